@@ -14,12 +14,12 @@ mod cluster;
 pub mod decision;
 mod history;
 #[path = "../../operator/tests/scenarios/kinds.rs"]
-#[allow(dead_code, clippy::panic, reason = "stories need more of it")]
+#[allow(dead_code, clippy::panic, reason = "the scenarios use the rest")]
 mod kinds;
 pub mod minimise;
 mod network;
-#[path = "../../operator/tests/stories/objects.rs"]
-#[allow(dead_code, reason = "stories need more of it")]
+#[path = "../../operator/tests/harness/objects.rs"]
+#[allow(dead_code, reason = "the scenarios use the rest")]
 mod objects;
 mod oracles;
 mod replica;

@@ -24,7 +24,7 @@ impl User {
 
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
         let resource = kinds::resource(kind);
-        if kinds::is_of_the_cluster(kind) {
+        if kinds::is_cluster_scoped(kind) {
             Api::all_with(self.client.clone(), &resource)
         } else {
             Api::namespaced_with(self.client.clone(), self.namespace, &resource)

@@ -1,4 +1,4 @@
-//! The API server of `KUBECONFIG`: what the story does there, and waits for.
+//! Requests to the API server of `KUBECONFIG`, and waits for objects there.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -13,20 +13,20 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::empty_texts;
+use crate::null_strings;
 
-/// Nothing takes longer, also not on a machine with other things to do.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a wait, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What an idle controller does at once.
-const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for what an idle controller does immediately.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Cluster {
     client: Client,
     namespace: String,
 }
 
-/// Whether an object has a condition that is true.
+/// Whether a condition of an object is true.
 pub(crate) fn condition(object: &Value, of_type: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions
@@ -50,11 +50,11 @@ impl Cluster {
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let of_cluster = matches!(
+        let is_cluster_scoped = matches!(
             kind,
             "Node" | "Namespace" | "PersistentVolume" | "CustomResourceDefinition"
         );
-        if of_cluster {
+        if is_cluster_scoped {
             Api::all_with(self.client.clone(), &resource)
         } else {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
@@ -65,7 +65,7 @@ impl Cluster {
         self.api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     }
 
-    /// A node that is not the actors'.
+    /// Name of a node that the actors did not create.
     pub(crate) async fn foreign_node(&self) -> Option<String> {
         let nodes = self.api("v1", "Node").list(&ListParams::default()).await;
         nodes
@@ -75,7 +75,7 @@ impl Cluster {
             .map(kube::ResourceExt::name_any)
     }
 
-    /// Creates definitions, as far as the server can hold them, and waits until they are served.
+    /// Creates definitions that do not exist, and waits until they are established.
     pub(crate) async fn define(&self, definitions: &[Value]) {
         for definition in definitions {
             let object = serde_json::from_value(definition.clone()).unwrap();
@@ -98,27 +98,26 @@ impl Cluster {
         }
     }
 
-    /// Makes KubeVirt's objects fit into servers that take an empty text for null.
-    pub(crate) async fn make_room_for_empty_texts(&self) {
+    /// Allows null in KubeVirt's objects, for servers that decode an empty string as null.
+    pub(crate) async fn allow_null_strings(&self) {
         let name = "virtualmachineinstances.kubevirt.io";
         let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         self.until(api_version, kind, name, |definition| {
             condition(definition, "Established")
         })
         .await;
-        empty_texts::make_room(&self.client).await;
+        null_strings::allow_null_strings(&self.client).await;
     }
 
-    /// Whether the controllers run that collect garbage and end namespaces, which is not the actors'
-    /// business.
-    pub(crate) async fn ends_namespaces(&self) -> bool {
+    /// Whether a garbage collector and a namespace controller run, which are not among the actors.
+    pub(crate) async fn has_namespace_controller(&self) -> bool {
         let name = format!("{}-probe", self.namespace);
         let metadata = json!({"name": name});
         self.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
             .await;
         self.delete("v1", "Namespace", &name).await;
         let gone = self.until_gone("v1", "Namespace", &name);
-        tokio::time::timeout(LITTLE_PATIENCE, gone).await.is_ok()
+        tokio::time::timeout(IDLE_TIMEOUT, gone).await.is_ok()
     }
 
     pub(crate) async fn create_namespace(&self) {
@@ -127,7 +126,7 @@ impl Cluster {
             .await;
     }
 
-    pub(crate) async fn end_namespace(&self) {
+    pub(crate) async fn delete_namespace(&self) {
         self.delete("v1", "Namespace", &self.namespace).await;
         self.until_gone("v1", "Namespace", &self.namespace).await;
     }
@@ -145,7 +144,7 @@ impl Cluster {
         api.patch(name, &params, &patch).await.unwrap();
     }
 
-    /// Deletes an object, if it is not gone already.
+    /// Deletes an object, if it exists.
     pub(crate) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         let api = self.api(api_version, kind);
         match api.delete(name, &DeleteParams::background()).await {
@@ -163,17 +162,17 @@ impl Cluster {
         }
     }
 
-    /// Waits until an object is there, and as it should be.
+    /// Waits until an object exists and satisfies `matches`.
     pub(crate) async fn until(
         &self,
         api_version: &str,
         kind: &str,
         name: &str,
-        holds: impl Fn(&Value) -> bool,
+        matches: impl Fn(&Value) -> bool,
     ) {
         let what = format!("{kind} {name}");
         self.wait(api_version, kind, &what, Some(name), |objects| {
-            objects.first().is_some_and(&holds)
+            objects.first().is_some_and(&matches)
         })
         .await;
     }
@@ -190,14 +189,14 @@ impl Cluster {
             .await;
     }
 
-    /// Lists, and lists again after each event, until the list is as it should be.
+    /// Lists after each watch event, until the list satisfies `matches`.
     async fn wait(
         &self,
         api_version: &str,
         kind: &str,
         what: &str,
         name: Option<&str>,
-        holds: impl Fn(&[Value]) -> bool,
+        matches: impl Fn(&[Value]) -> bool,
     ) {
         let api = self.api(api_version, kind);
         let selector = name.map(|name| format!("metadata.name={name}"));
@@ -215,7 +214,7 @@ impl Cluster {
                     .iter()
                     .map(|object| serde_json::to_value(object).unwrap());
                 last = objects.collect();
-                if holds(&last) {
+                if matches(&last) {
                     return;
                 }
                 let watching = WatchParams {
@@ -226,17 +225,17 @@ impl Cluster {
                 next_event(events.boxed()).await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(TIMEOUT, waiting).await;
         let shown = serde_json::to_string_pretty(&last).unwrap();
         assert!(
             waited.is_ok(),
-            "waited in vain for {what}; at last: {shown}"
+            "timed out waiting for {what}; last state: {shown}"
         );
-        println!("{what}: as it should be");
+        println!("{what}: ok");
     }
 }
 
-/// Waits for anything to happen. Also the end of a watch is a reason to look again.
+/// Waits for a watch event or for the end of the watch.
 async fn next_event<E: Debug>(
     mut events: impl futures::Stream<Item = Result<WatchEvent<DynamicObject>, E>> + Unpin,
 ) {

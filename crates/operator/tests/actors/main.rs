@@ -1,8 +1,8 @@
-//! The actors beside a real API server: `e2e/run actors`.
+//! Scenario of the actors beside a real API server: `e2e/run actors`.
 //!
-//! One story, told once, since there is one set of nodes in a cluster: the actors are refused where
-//! there are nodes of somebody else, then they bring up, stop and remove what users create. The API
-//! server is that of `KUBECONFIG` and has no nodes.
+//! There is one test, since a cluster has one set of nodes: the actors refuse a cluster with foreign
+//! nodes, then bring up, stop and remove what users create. The API server is that of `KUBECONFIG` and
+//! has no nodes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,7 +11,7 @@
 )]
 
 mod cluster;
-mod empty_texts;
+mod null_strings;
 mod program;
 
 use serde_json::{Value, json};
@@ -22,37 +22,37 @@ use program::Simulate;
 const NODES: usize = 3;
 
 #[tokio::test]
-#[ignore = "wants a real API server without nodes: e2e/run actors"]
+#[ignore = "needs a real API server without nodes: e2e/run actors"]
 async fn the_actors_serve_a_real_api_server() {
     let cluster = Cluster::connect().await;
     if let Some(node) = cluster.foreign_node().await {
-        // Here the rest would be what real kubelets do.
+        // On this cluster real kubelets would run the rest.
         assert_refused(&node);
         println!("SKIPPED all but the refusal: this cluster has nodes of its own");
         return;
     }
     a_cluster_with_nodes_is_refused(&cluster).await;
     cluster.define(&program::definitions()).await;
-    let has_controllers = cluster.ends_namespaces().await;
+    let has_controllers = cluster.has_namespace_controller().await;
 
     let simulate = Simulate::start();
     nodes_become_ready(&cluster).await;
-    cluster.make_room_for_empty_texts().await;
+    cluster.allow_null_strings().await;
     cluster.create_namespace().await;
     workloads_run(&cluster).await;
     a_machine_starts_and_stops(&cluster).await;
-    all_of_it_goes(&cluster).await;
+    all_objects_are_deleted(&cluster).await;
     if has_controllers {
-        what_it_owned_goes_too(&cluster).await;
+        owned_objects_are_deleted(&cluster).await;
     } else {
-        println!("SKIPPED the end of what is owned: nobody collects garbage in this cluster");
+        println!("SKIPPED garbage collection: no kube-controller-manager runs in this cluster");
     }
-    simulate.end();
+    simulate.stop();
     cluster.delete_all("v1", "Node").await;
 }
 
 fn assert_refused(node: &str) {
-    let (code, errors) = program::refused();
+    let (code, errors) = program::run_refused();
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.contains("node of its own"), "{errors}");
     assert!(errors.contains(node), "{errors}");
@@ -146,7 +146,7 @@ async fn a_machine_starts_and_stops(cluster: &Cluster) {
         .await;
 }
 
-async fn all_of_it_goes(cluster: &Cluster) {
+async fn all_objects_are_deleted(cluster: &Cluster) {
     let objects = [
         ("kubevirt.io/v1", "VirtualMachine", "small"),
         ("cdi.kubevirt.io/v1beta1", "DataVolume", "disk"),
@@ -163,8 +163,8 @@ async fn all_of_it_goes(cluster: &Cluster) {
     }
 }
 
-async fn what_it_owned_goes_too(cluster: &Cluster) {
+async fn owned_objects_are_deleted(cluster: &Cluster) {
     cluster.until_none("v1", "Pod").await;
     cluster.until_none("v1", "PersistentVolume").await;
-    cluster.end_namespace().await;
+    cluster.delete_namespace().await;
 }

@@ -1,4 +1,4 @@
-//! The program itself, as users run it.
+//! `kubevirt-operator` as a process.
 
 use std::{
     path::Path,
@@ -27,24 +27,24 @@ fn documents(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).unwrap()
 }
 
-/// Our own definitions.
+/// CustomResourceDefinitions of this project.
 pub(crate) fn definitions() -> Vec<Value> {
     documents(&output(&["crds"]))
 }
 
-/// What an example becomes.
+/// Objects that `render` prints for an example.
 pub(crate) fn rendered(example: &str) -> Vec<Value> {
     documents(&output(&["render", "--filename", example]))
 }
 
-/// The exit code and errors of actors that are refused. They take `KUBECONFIG` from the environment.
-pub(crate) fn refused() -> (Option<i32>, String) {
+/// Exit code and stderr of `simulate` on a cluster that it refuses. Uses `KUBECONFIG`.
+pub(crate) fn run_refused() -> (Option<i32>, String) {
     let output = program(&["simulate"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), errors)
 }
 
-/// Actors that are running. They end with this, whatever happens.
+/// Running `simulate` process, killed when dropped.
 pub(crate) struct Simulate(Child);
 
 impl Simulate {
@@ -53,8 +53,8 @@ impl Simulate {
         Self(child)
     }
 
-    /// Ends them as Ctrl-C does, and expects them to be fine with that.
-    pub(crate) fn end(mut self) {
+    /// Sends SIGINT and expects exit code 0.
+    pub(crate) fn stop(mut self) {
         let interrupt = format!("kill -INT {}", self.0.id());
         let sent = Command::new("sh").args(["-c", &interrupt]).status();
         assert!(sent.unwrap().success());
@@ -64,7 +64,7 @@ impl Simulate {
 
 impl Drop for Simulate {
     fn drop(&mut self) {
-        // It is gone already, unless the test has failed.
+        // Fails if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

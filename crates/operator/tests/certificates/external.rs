@@ -1,4 +1,4 @@
-//! Certificates that somebody else sees to, such as cert-manager.
+//! Certificates that another controller manages, such as cert-manager.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use kubevirt_operator::webhook_certificate::Certificates;
 use runtime::certificates::{Authority, KeyPair, Request, Usage, issue};
 use serde_json::{Value, json};
 
-use crate::ground::{
-    CA, CERTS, Ground, HOUR, Kind, NAMESPACE, SERVICE, configuration, secret_path, tell_of_days,
-    until,
+use crate::scenario::{
+    CA, CERTS, CertificateScenario, HOUR, NAMESPACE, ReplicaOptions, SERVICE, configuration,
+    run_scenario_over_days, secret_path, until,
 };
 
-fn made(ground: &Ground, days: i64) -> KeyPair {
+fn certificate(scenario: &CertificateScenario, days: i64) -> KeyPair {
     let request = |usage| Request {
         common_name: format!("{usage:?}"),
         dns_names: vec![format!("{SERVICE}.{NAMESPACE}.svc")],
         usage,
-        not_before: ground.now() - SignedDuration::from_mins(1),
-        not_after: ground.now() + SignedDuration::from_hours(24 * days),
+        not_before: scenario.now() - SignedDuration::from_mins(1),
+        not_after: scenario.now() + SignedDuration::from_hours(24 * days),
     };
     let authority = issue(&request(Usage::Ca), None).unwrap();
     let authority = Authority {
@@ -37,37 +37,45 @@ fn secret(pair: &KeyPair) -> Value {
 }
 
 #[test]
-fn only_the_secret_is_read_and_nothing_is_written() {
-    tell_of_days(async {
-        let ground = Ground::begin().await;
-        let replica = ground.replica(Kind {
+fn an_external_certificate_is_read_from_its_secret_and_nothing_is_written() {
+    run_scenario_over_days(async {
+        let scenario = CertificateScenario::start().await;
+        let replica = scenario.replica(ReplicaOptions {
             certificates: Certificates::External,
-            ..Kind::default()
+            ..ReplicaOptions::default()
         });
         let missing = format!("[-]webhook failed: there is no Secret {CERTS} yet");
-        until("the probe to tell", async || replica.probe() == missing).await;
-        ground.apply(secret(&made(&ground, 10))).await;
+        until("the probe to report it", async || {
+            replica.probe() == missing
+        })
+        .await;
+        scenario.apply(secret(&certificate(&scenario, 10))).await;
         until("readiness", async || replica.probe() == "[+]webhook ok").await;
 
-        // What cannot be used does not take the place of what can.
-        let spoilt = json!({ "data": { "tls.crt": "bm90aGluZw==" } });
-        ground.merge(&secret_path(CERTS), &spoilt).await;
-        ground.wait(HOUR).await;
+        // An unusable certificate does not replace a usable one.
+        let corrupted = json!({ "data": { "tls.crt": "bm90aGluZw==" } });
+        scenario.merge(&secret_path(CERTS), &corrupted).await;
+        scenario.wait(HOUR).await;
         assert_eq!(replica.probe(), "[+]webhook ok");
 
-        // It is told at the very time, and what comes next is served at once.
-        ground.leap(9).await;
-        ground.wait(HOUR * 21 + Duration::from_secs(59 * 60)).await;
+        // Expiry is reported on time, and a new certificate is served immediately.
+        scenario.advance_days(9).await;
+        scenario
+            .wait(HOUR * 21 + Duration::from_secs(59 * 60))
+            .await;
         assert_eq!(replica.probe(), "[+]webhook ok");
-        ground.wait(Duration::from_secs(61)).await;
+        scenario.wait(Duration::from_secs(61)).await;
         let expired = format!("[-]webhook failed: the certificate in Secret {CERTS} has expired");
         assert_eq!(replica.probe(), expired);
-        ground.apply(secret(&made(&ground, 30))).await;
+        scenario.apply(secret(&certificate(&scenario, 30))).await;
         until("readiness", async || replica.probe() == "[+]webhook ok").await;
 
-        assert_eq!(replica.asked(), [("list secrets 200".to_owned(), 1)].into());
-        assert!(ground.secret(CA).await.is_none());
-        let webhooks = ground.configured().await.unwrap()["webhooks"].clone();
+        assert_eq!(
+            replica.take_requests(),
+            [("list secrets 200".to_owned(), 1)].into()
+        );
+        assert!(scenario.secret(CA).await.is_none());
+        let webhooks = scenario.webhook_configuration().await.unwrap()["webhooks"].clone();
         for (webhook, installed) in webhooks
             .as_array()
             .unwrap()

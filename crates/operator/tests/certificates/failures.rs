@@ -1,5 +1,5 @@
-//! Webhooks that do not answer as they should. Where one works it refuses everything here; so whatever
-//! is let in was let in because the webhook was passed over, as its failure policy says.
+//! Failing webhooks. The webhook of these tests refuses everything, so a write succeeds only if the
+//! failure policy ignores the webhook.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -21,14 +21,17 @@ use tokio::{io::AsyncWriteExt as _, net::TcpListener};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ground::{Ground, Kind, NAMESPACE, Replica, SERVICE, configuration, configuration_path, until},
-    stories::{ground::Ground as Place, own_definitions},
+    harness::{cluster::TestCluster, own_definitions},
+    scenario::{
+        CertificateScenario, NAMESPACE, Replica, ReplicaOptions, SERVICE, configuration,
+        configuration_path, until,
+    },
 };
 
 const MACHINES: &str = "/apis/vitistack.io/v1alpha1/namespaces/default/machines";
 
-/// A cluster in real time.
-async fn begin() -> Ground {
+/// Starts a cluster in real time.
+async fn start() -> CertificateScenario {
     let setup = Setup {
         speed: Speed::Instant,
         start: Timestamp::now(),
@@ -36,17 +39,20 @@ async fn begin() -> Ground {
         definitions: own_definitions(),
         ..Setup::seeded(1)
     };
-    let ground = Ground::of(Place::Sandbox(Cluster::start(setup, None).await.unwrap())).await;
+    let scenario = CertificateScenario::on_cluster(TestCluster::Sandbox(
+        Cluster::start(setup, None).await.unwrap(),
+    ))
+    .await;
     let mut configuration = configuration();
     for webhook in configuration["webhooks"].as_array_mut().unwrap() {
-        // The least there is: some of these are waited for.
+        // The minimum, as some tests wait for the timeout.
         webhook["timeoutSeconds"] = 1.into();
     }
-    ground.apply(configuration).await;
-    ground
+    scenario.apply(configuration).await;
+    scenario
 }
 
-/// Refuses everything.
+/// Handler that refuses everything.
 fn refusing() -> Handler {
     Arc::new(|request: Request<Bytes>| {
         let review: Value = serde_json::from_slice(request.body()).unwrap();
@@ -64,8 +70,8 @@ fn refusing() -> Handler {
     })
 }
 
-/// Answers every question with this.
-fn saying(status: StatusCode, body: &'static str) -> Handler {
+/// Handler with a fixed response.
+fn responding(status: StatusCode, body: &'static str) -> Handler {
     Arc::new(move |_| {
         let mut answer = Response::new(Full::from(body));
         *answer.status_mut() = status;
@@ -75,10 +81,14 @@ fn saying(status: StatusCode, body: &'static str) -> Handler {
     })
 }
 
-/// Serves the webhook of a cluster until the token is dropped.
-async fn serve(ground: &Ground, certificate: Certificate, handler: Handler) -> Served {
+/// Serves the webhook until the returned guard is dropped.
+async fn serve(
+    scenario: &CertificateScenario,
+    certificate: Certificate,
+    handler: Handler,
+) -> Served {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    locate(ground, listener.local_addr().unwrap());
+    locate(scenario, listener.local_addr().unwrap());
     let token = CancellationToken::new();
     tokio::spawn(tls::serve(listener, certificate, handler, token.clone()));
     Served(token)
@@ -92,12 +102,17 @@ impl Drop for Served {
     }
 }
 
-fn locate(ground: &Ground, address: SocketAddr) {
-    let server = ground.cluster.server();
+fn locate(scenario: &CertificateScenario, address: SocketAddr) {
+    let server = scenario.cluster.server();
     server.locate_service(NAMESPACE, SERVICE, address);
 }
 
-async fn send(ground: &Ground, method: &str, path: &str, body: Value) -> Result<(), String> {
+async fn send(
+    scenario: &CertificateScenario,
+    method: &str,
+    path: &str,
+    body: Value,
+) -> Result<(), String> {
     let media = if method == "PATCH" {
         "application/merge-patch+json"
     } else {
@@ -109,48 +124,48 @@ async fn send(ground: &Ground, method: &str, path: &str, body: Value) -> Result<
         .header("content-type", media)
         .body(serde_json::to_vec(&body).unwrap())
         .unwrap();
-    let answer = ground.client.request::<Value>(request).await;
+    let answer = scenario.client.request::<Value>(request).await;
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-async fn create(ground: &Ground) -> Result<(), String> {
+async fn create(scenario: &CertificateScenario) -> Result<(), String> {
     let machine = json!({
         "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
         "metadata": { "name": "web" }, "spec": { "template": "small" },
     });
-    send(ground, "POST", MACHINES, machine).await
+    send(scenario, "POST", MACHINES, machine).await
 }
 
-/// The webhook is asked, and what it says counts.
-async fn works(ground: &Ground) {
-    let refused = create(ground).await.unwrap_err();
+/// Asserts that the API server calls the webhook and honours its verdict.
+async fn assert_called(scenario: &CertificateScenario) {
+    let refused = create(scenario).await.unwrap_err();
     assert!(refused.contains("refused by the webhook"), "{refused}");
 }
 
-/// Whatever is wrong with the webhook, Machines are created, changed and deleted.
-async fn is_passed_over(ground: &Ground, why: &str) {
-    let of = |step: &'static str| move |error| panic!("{why}: {step}: {error}");
-    create(ground).await.unwrap_or_else(of("create"));
+/// Asserts that Machines can be created, changed and deleted.
+async fn assert_ignored(scenario: &CertificateScenario, reason: &str) {
+    let of = |step: &'static str| move |error| panic!("{reason}: {step}: {error}");
+    create(scenario).await.unwrap_or_else(of("create"));
     let path = format!("{MACHINES}/web");
     let change = json!({ "spec": { "powerState": "Stopped" } });
-    let changed = send(ground, "PATCH", &path, change).await;
+    let changed = send(scenario, "PATCH", &path, change).await;
     changed.unwrap_or_else(of("change"));
-    let deleted = send(ground, "DELETE", &path, json!({})).await;
+    let deleted = send(scenario, "DELETE", &path, json!({})).await;
     deleted.unwrap_or_else(of("delete"));
 }
 
-/// A replica whose certificate is trusted by its own clock.
-async fn ready(ground: &Ground, ahead: SignedDuration) -> Replica {
-    let replica = ground.replica(Kind {
+/// Starts a replica and waits until its certificate is valid by its own clock.
+async fn ready(scenario: &CertificateScenario, ahead: SignedDuration) -> Replica {
+    let replica = scenario.replica(ReplicaOptions {
         ahead,
-        ..Kind::default()
+        ..ReplicaOptions::default()
     });
     until("readiness", async || replica.probe() == "[+]webhook ok").await;
     replica
 }
 
-/// A certificate for the webhook that is valid for these minutes from now, whose CA is in the bundle.
-async fn certified(ground: &Ground, minutes: [i64; 2]) -> Certificate {
+/// Certificate of the webhook, valid for the given minutes from now. Its CA is in the bundle.
+async fn certified(scenario: &CertificateScenario, minutes: [i64; 2]) -> Certificate {
     let now = Timestamp::now();
     let at = |minutes| now + SignedDuration::from_mins(minutes);
     let make = |usage, minutes: [i64; 2], authority: Option<&KeyPair>| {
@@ -169,109 +184,109 @@ async fn certified(ground: &Ground, minutes: [i64; 2]) -> Certificate {
     };
     let authority = make(Usage::Ca, [-600, 600], None);
     let server = make(Usage::Server, minutes, Some(&authority));
-    trust(ground, &authority.certificate).await;
+    trust(scenario, &authority.certificate).await;
     let certificate = Certificate::fallback().unwrap();
     let (chain, key) = (server.certificate.as_bytes(), server.key.as_bytes());
     certificate.replace(chain, key).unwrap();
     certificate
 }
 
-/// Puts a bundle into the configuration.
-async fn trust(ground: &Ground, bundle: &str) {
+/// Writes a CA bundle into the webhook configuration.
+async fn trust(scenario: &CertificateScenario, bundle: &str) {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let mut webhooks = ground.configured().await.unwrap()["webhooks"].clone();
+    let mut webhooks = scenario.webhook_configuration().await.unwrap()["webhooks"].clone();
     for webhook in webhooks.as_array_mut().unwrap() {
         webhook["clientConfig"]["caBundle"] = STANDARD.encode(bundle).into();
     }
     let change = json!({ "webhooks": webhooks });
-    ground.merge(&configuration_path(), &change).await;
+    scenario.merge(&configuration_path(), &change).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_operator_serves_is_trusted_whoever_replaces_it() {
-    let ground = begin().await;
-    let replica = ready(&ground, SignedDuration::ZERO).await;
-    let _served = serve(&ground, replica.certificate.clone(), refusing()).await;
-    works(&ground).await;
-    for secret in [crate::ground::CERTS, crate::ground::CA] {
-        ground.delete(&crate::ground::secret_path(secret)).await;
+async fn replaced_certificates_are_still_trusted() {
+    let scenario = start().await;
+    let replica = ready(&scenario, SignedDuration::ZERO).await;
+    let _served = serve(&scenario, replica.certificate.clone(), refusing()).await;
+    assert_called(&scenario).await;
+    for secret in [crate::scenario::CERTS, crate::scenario::CA] {
+        scenario.delete(&crate::scenario::secret_path(secret)).await;
         until("another Secret", async || {
-            ground.secret(secret).await.is_some()
+            scenario.secret(secret).await.is_some()
         })
         .await;
-        ground.until_trusted().await;
+        scenario.until_trusted().await;
         until("its use", async || {
-            create(&ground)
+            create(&scenario)
                 .await
                 .unwrap_err()
                 .contains("refused by the webhook")
         })
         .await;
     }
-    // Somebody empties the bundle, and it is put back.
-    trust(&ground, "").await;
-    ground.until_trusted().await;
-    works(&ground).await;
+    // An emptied bundle is repaired.
+    trust(&scenario, "").await;
+    scenario.until_trusted().await;
+    assert_called(&scenario).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_not_there_is_passed_over() {
-    let ground = begin().await;
-    is_passed_over(&ground, "no bundle yet").await;
-    let replica = ready(&ground, SignedDuration::ZERO).await;
-    is_passed_over(&ground, "no pod behind the Service").await;
-    let served = serve(&ground, replica.certificate.clone(), refusing()).await;
-    works(&ground).await;
+async fn an_unreachable_webhook_is_ignored_by_the_failure_policy() {
+    let scenario = start().await;
+    assert_ignored(&scenario, "no bundle yet").await;
+    let replica = ready(&scenario, SignedDuration::ZERO).await;
+    assert_ignored(&scenario, "no pod behind the Service").await;
+    let served = serve(&scenario, replica.certificate.clone(), refusing()).await;
+    assert_called(&scenario).await;
     drop(served);
-    until("its end", async || create(&ground).await.is_ok()).await;
-    let deleted = send(&ground, "DELETE", &format!("{MACHINES}/web"), json!({})).await;
+    until("its end", async || create(&scenario).await.is_ok()).await;
+    let deleted = send(&scenario, "DELETE", &format!("{MACHINES}/web"), json!({})).await;
     deleted.unwrap();
-    is_passed_over(&ground, "nobody listens").await;
+    assert_ignored(&scenario, "nobody listens").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_not_to_be_trusted_is_passed_over() {
-    let ground = begin().await;
-    let good = certified(&ground, [-60, 60]).await;
-    let served = serve(&ground, good.clone(), refusing()).await;
-    works(&ground).await;
-    trust(&ground, "nothing").await;
-    is_passed_over(&ground, "a bundle that cannot be read").await;
+async fn an_untrusted_webhook_certificate_is_ignored_by_the_failure_policy() {
+    let scenario = start().await;
+    let good = certified(&scenario, [-60, 60]).await;
+    let served = serve(&scenario, good.clone(), refusing()).await;
+    assert_called(&scenario).await;
+    trust(&scenario, "nothing").await;
+    assert_ignored(&scenario, "a bundle that cannot be read").await;
     drop(served);
-    for (why, minutes) in [("expired", [-60, -1]), ("not valid yet", [10, 60])] {
-        let certificate = certified(&ground, minutes).await;
-        let _served = serve(&ground, certificate, refusing()).await;
-        is_passed_over(&ground, why).await;
+    for (reason, minutes) in [("expired", [-60, -1]), ("not valid yet", [10, 60])] {
+        let certificate = certified(&scenario, minutes).await;
+        let _served = serve(&scenario, certificate, refusing()).await;
+        assert_ignored(&scenario, reason).await;
     }
-    // The bundle is that of the last certificate, and the first is served.
-    let _served = serve(&ground, good, refusing()).await;
-    is_passed_over(&ground, "another CA").await;
+    // The bundle belongs to the last certificate, but the first is served.
+    let _served = serve(&scenario, good, refusing()).await;
+    assert_ignored(&scenario, "another CA").await;
     let fallback = Certificate::fallback().unwrap();
-    let _served = serve(&ground, fallback, refusing()).await;
-    is_passed_over(&ground, "the fallback").await;
+    let _served = serve(&scenario, fallback, refusing()).await;
+    assert_ignored(&scenario, "the fallback").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clocks_may_differ_by_minutes_and_if_they_differ_by_more_nothing_is_stuck() {
+async fn clock_skew_of_minutes_is_tolerated_and_larger_skew_blocks_nothing() {
     for (minutes, is_trusted) in [(4, true), (-4, true), (-60, true), (60, false)] {
-        let ground = begin().await;
-        let replica = ready(&ground, SignedDuration::from_mins(minutes)).await;
-        let _served = serve(&ground, replica.certificate.clone(), refusing()).await;
+        let scenario = start().await;
+        let replica = ready(&scenario, SignedDuration::from_mins(minutes)).await;
+        let _served = serve(&scenario, replica.certificate.clone(), refusing()).await;
         if is_trusted {
-            works(&ground).await;
+            assert_called(&scenario).await;
         } else {
-            is_passed_over(&ground, "an operator whose clock is ahead").await;
+            assert_ignored(&scenario, "an operator whose clock is ahead").await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_makes_no_sense_is_passed_over() {
-    let ground = begin().await;
-    let certificate = certified(&ground, [-60, 60]).await;
+async fn a_malformed_webhook_response_is_ignored_by_the_failure_policy() {
+    let scenario = start().await;
+    let certificate = certified(&scenario, [-60, 60]).await;
     let review = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#;
     let another = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"another","allowed":false}}"#;
-    for (why, status, body) in [
+    for (reason, status, body) in [
         ("an error", StatusCode::INTERNAL_SERVER_ERROR, "broken"),
         ("a wrong path", StatusCode::NOT_FOUND, ""),
         ("too much", StatusCode::PAYLOAD_TOO_LARGE, ""),
@@ -286,33 +301,33 @@ async fn an_answer_that_makes_no_sense_is_passed_over() {
         ("no answer in it", StatusCode::OK, review),
         ("the answer to another question", StatusCode::OK, another),
     ] {
-        let _served = serve(&ground, certificate.clone(), saying(status, body)).await;
-        is_passed_over(&ground, why).await;
+        let _served = serve(&scenario, certificate.clone(), responding(status, body)).await;
+        assert_ignored(&scenario, reason).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_speaks_no_tls_or_not_at_all_is_passed_over() {
-    let ground = begin().await;
-    certified(&ground, [-60, 60]).await;
-    for (why, said, is_open) in [
+async fn a_webhook_without_tls_or_without_response_is_ignored_by_the_failure_policy() {
+    let scenario = start().await;
+    certified(&scenario, [-60, 60]).await;
+    for (reason, response, is_open) in [
         ("hangs up", &b""[..], false),
         ("speaks something else", b"SSH-2.0-OpenSSH\r\n", false),
         ("says nothing", b"", true),
     ] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        locate(&ground, listener.local_addr().unwrap());
+        locate(&scenario, listener.local_addr().unwrap());
         let listening = tokio::spawn(async move {
             let mut open = Vec::new();
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let _ = stream.write_all(said).await;
+                let _ = stream.write_all(response).await;
                 open.extend(is_open.then_some(stream));
             }
         });
         let begun = tokio::time::Instant::now();
-        is_passed_over(&ground, why).await;
-        assert!(begun.elapsed() < Duration::from_secs(30), "{why}");
+        assert_ignored(&scenario, reason).await;
+        assert!(begun.elapsed() < Duration::from_secs(30), "{reason}");
         listening.abort();
     }
 }

@@ -1,8 +1,11 @@
-//! Secrets of others.
+//! Foreign Secrets under the name of the webhook's certificate.
 
 use serde_json::{Value, json};
 
-use crate::ground::{CA, CERTS, Ground, HOUR, Kind, NAMESPACE, secret_path, tell, until};
+use crate::scenario::{
+    CA, CERTS, CertificateScenario, HOUR, NAMESPACE, ReplicaOptions, run_scenario, secret_path,
+    until,
+};
 
 fn foreign(name: &str) -> Value {
     json!({
@@ -13,32 +16,32 @@ fn foreign(name: &str) -> Value {
 }
 
 #[test]
-fn a_secret_of_somebody_else_is_never_touched_and_told_by_the_probe() {
-    tell(async {
+fn a_foreign_secret_is_never_changed_and_reported_by_the_probe() {
+    run_scenario(async {
         for name in [CERTS, CA] {
-            let ground = Ground::begin().await;
-            ground.apply(foreign(name)).await;
-            let before = ground.secret(name).await;
-            let replica = ground.replica(Kind::default());
-            ground.wait(HOUR).await;
-            assert_eq!(ground.secret(name).await, before);
+            let scenario = CertificateScenario::start().await;
+            scenario.apply(foreign(name)).await;
+            let before = scenario.secret(name).await;
+            let replica = scenario.replica(ReplicaOptions::default());
+            scenario.wait(HOUR).await;
+            assert_eq!(scenario.secret(name).await, before);
             let probe = replica.probe();
-            let said = format!(
+            let expected = format!(
                 "Secret {name} in {NAMESPACE} has no label \
                  vitistack.io/managed-by=kubevirt-operator, so it is somebody else's"
             );
             assert!(probe.starts_with("[-]webhook failed: "), "{probe}");
-            assert!(probe.contains(&said), "{probe}");
-            replica.asked();
-            ground.wait(HOUR).await;
+            assert!(probe.contains(&expected), "{probe}");
+            replica.take_requests();
+            scenario.wait(HOUR).await;
             assert_eq!(
-                replica.asked(),
+                replica.take_requests(),
                 [].into(),
                 "it is not tried again and again"
             );
 
-            ground.delete(&secret_path(name)).await;
-            ground.until_trusted().await;
+            scenario.delete(&secret_path(name)).await;
+            scenario.until_trusted().await;
             until("readiness", async || replica.probe() == "[+]webhook ok").await;
         }
     });

@@ -1,4 +1,4 @@
-//! The chart says what config/ says.
+//! Chart: it renders the same objects as config/.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{
     pods::assert_restricted,
 };
 
-/// Labels that Helm's objects have besides ours.
-const HELMS: [&str; 5] = [
+/// Labels that the chart adds.
+const HELM_LABELS: [&str; 5] = [
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
     "app.kubernetes.io/name",
@@ -19,8 +19,8 @@ const HELMS: [&str; 5] = [
     "helm.sh/chart",
 ];
 
-/// Objects without what Helm adds to metadata, and without what only a folder of files has.
-fn plain(objects: &Objects) -> Objects {
+/// Objects without the metadata that Helm adds, and without those that only config/ has.
+fn strip_helm_metadata(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
     objects.0.remove("Namespace /kubevirt-operator-system");
     for object in objects.0.values_mut() {
@@ -28,7 +28,7 @@ fn plain(objects: &Objects) -> Objects {
         for (field, added) in [
             (
                 "labels",
-                &[&HELMS[..], &["app.kubernetes.io/component"]].concat()[..],
+                &[&HELM_LABELS[..], &["app.kubernetes.io/component"]].concat()[..],
             ),
             ("annotations", &["helm.sh/resource-policy"]),
         ] {
@@ -82,12 +82,15 @@ fn the_chart_renders_what_the_command_prints() {
             json!({ "image": { "repository": "registry.example/operator", "tag": "1" } }),
         ),
     ] {
-        let rendered = plain(&helm.template(&values));
-        rendered.assert_same_as(&plain(&Objects::of_command(args)), &values.to_string());
+        let rendered = strip_helm_metadata(&helm.template(&values));
+        rendered.assert_same_as(
+            &strip_helm_metadata(&Objects::of_command(args)),
+            &values.to_string(),
+        );
     }
 }
 
-/// Values that turn on all there is.
+/// Values that enable everything.
 pub fn everything() -> Value {
     let on = || json!({ "enabled": true });
     json!({
@@ -118,10 +121,10 @@ fn all_rendered_pods_meet_the_restricted_standard_and_have_the_image_of_the_char
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn every_object_is_labelled_and_in_its_place() {
+fn every_object_is_labelled_and_in_its_namespace() {
     for (key, object) in &Helm::alone().template(&everything()).0 {
         let labels = object["metadata"]["labels"].as_object().unwrap();
-        for label in HELMS {
+        for label in HELM_LABELS {
             assert!(labels.contains_key(label), "{key}: {label}");
         }
         let namespaces = [
@@ -139,7 +142,7 @@ fn every_object_is_labelled_and_in_its_place() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn what_stays_when_the_release_goes_is_marked() {
+fn objects_kept_at_uninstall_are_annotated() {
     let rendered = Helm::alone().template(&everything());
     let kept = rendered.0.iter().filter(|(_, object)| {
         object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
@@ -157,14 +160,14 @@ fn what_stays_when_the_release_goes_is_marked() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn another_name_is_taken_everywhere() {
+fn a_name_override_applies_everywhere() {
     let mut values = everything();
     values["fullnameOverride"] = "vms".into();
     let rendered = Helm::alone().template(&values);
     for (key, object) in &rendered.0 {
-        let ours = key.contains("kubevirt-operator") && !key.contains("-system/");
+        let is_own = key.contains("kubevirt-operator") && !key.contains("-system/");
         let account = key == "ServiceAccount kubevirt/kubevirt-operator";
-        assert!(!ours || account, "{key}");
+        assert!(!is_own || account, "{key}");
         if !key.contains(" kubevirt/") && object["kind"] != "CustomResourceDefinition" {
             let text = object.to_string();
             for name in ["kubevirt-operator-webhook", "kubevirt-operator-controller"] {
@@ -178,14 +181,15 @@ fn another_name_is_taken_everywhere() {
 /// test runs the operator.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn rights_for_some_namespaces_are_those_of_the_documentation() {
+fn rights_for_some_namespaces_match_the_documentation() {
     let document = crate::text("docs/operator-reference.md");
     let block = document
         .split("```yaml\n")
         .find(|block| block.contains("namespace: team-a"))
         .unwrap();
     let documented = Objects::read(block.split("```").next().unwrap());
-    let rendered = plain(&Helm::alone().template(&json!({ "watchNamespaces": ["team-a"] })));
+    let rendered =
+        strip_helm_metadata(&Helm::alone().template(&json!({ "watchNamespaces": ["team-a"] })));
     for (key, object) in &documented.0 {
         assert_eq!(rendered.0.get(key), Some(object), "{key}");
     }
@@ -196,10 +200,10 @@ fn rights_for_some_namespaces_are_those_of_the_documentation() {
     assert!(all.is_none());
 }
 
-/// How charts that have this one as a dependency leave out what values.yaml has.
+/// Parent charts disable defaults of values.yaml with null.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn null_is_empty_or_refused() {
+fn a_null_value_is_treated_as_empty_or_refused() {
     let helm = Helm::alone();
     let mut paths = BTreeSet::new();
     for row in crate::values::rows() {
@@ -213,17 +217,17 @@ fn null_is_empty_or_refused() {
         crate::toggles::set(&mut values, &path, Value::Null);
         let file = helm.file(&values);
         let output = helm.run(&format!("template any CHART --namespace a --values {file}"));
-        let said = crate::kubectl::both(&output);
+        let printed = crate::kubectl::both(&output);
         assert!(
-            output.status.success() || said.contains(" is required\n"),
-            "{path}: {said}"
+            output.status.success() || printed.contains(" is required\n"),
+            "{path}: {printed}"
         );
     }
 }
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn a_tag_of_the_kubevirt_operator_takes_the_place_of_a_digest() {
+fn an_image_tag_of_the_kubevirt_operator_overrides_a_digest() {
     let digest = format!("sha256:{}", "0".repeat(64));
     let image = |of: Value| {
         let values = json!({
@@ -235,7 +239,7 @@ fn a_tag_of_the_kubevirt_operator_takes_the_place_of_a_digest() {
         pod["spec"]["containers"][0]["image"].clone()
     };
     assert_eq!(image(json!({})), format!("r.example/a@{digest}"));
-    // A mirror has the same image.
+    // The digest also identifies the image in a mirror.
     assert_eq!(
         image(json!({ "repository": "r.example/b" })),
         format!("r.example/b@{digest}")
@@ -245,8 +249,8 @@ fn a_tag_of_the_kubevirt_operator_takes_the_place_of_a_digest() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn no_value_is_in_selectors_of_pods() {
-    let plain = Helm::alone().template(&json!({}));
+fn pod_selectors_do_not_depend_on_values() {
+    let strip_helm_metadata = Helm::alone().template(&json!({}));
     let named =
         json!({ "nameOverride": "vms", "metrics": { "serviceMonitor": { "enabled": true } } });
     let named = Helm::alone().template(&named);
@@ -262,7 +266,7 @@ fn no_value_is_in_selectors_of_pods() {
         ("Service", "kubevirt-operator-webhook", "/spec/selector"),
     ] {
         assert_eq!(
-            of(&plain, kind, name, place),
+            of(&strip_helm_metadata, kind, name, place),
             of(&named, kind, name, place),
             "{kind}"
         );
@@ -283,7 +287,7 @@ fn no_value_is_in_selectors_of_pods() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn a_chart_above_can_turn_it_off() {
+fn a_parent_chart_can_disable_it() {
     let helm = Helm::alone();
     helm.ok("create above");
     let folder = helm.folder().join("above");
@@ -301,11 +305,11 @@ fn a_chart_above_can_turn_it_off() {
     helm.ok("dependency update ./above");
     for (enabled, deployments) in [(true, 1), (false, 0)] {
         let set = format!("--set kubevirt-operator.enabled={enabled}");
-        let said = helm.ok(&format!("template any ./above {set}"));
-        let found = said.matches("\nkind: Deployment\n").count();
-        assert_eq!(found, deployments, "{said}");
+        let printed = helm.ok(&format!("template any ./above {set}"));
+        let found = printed.matches("\nkind: Deployment\n").count();
+        assert_eq!(found, deployments, "{printed}");
     }
     let set = "--set kubevirt-operator.watchNamespaces=null --set kubevirt-operator.logLevel=debug";
-    let said = helm.ok(&format!("template any ./above {set}"));
-    assert!(said.contains("value: debug"), "{said}");
+    let printed = helm.ok(&format!("template any ./above {set}"));
+    assert!(printed.contains("value: debug"), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! config/: folders that kustomize and kubectl understand, and that the binary has embedded.
+//! config/: folders for kustomize and kubectl, which are embedded in the binary.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -11,7 +11,7 @@ use crate::{
     process, root, text,
 };
 
-/// What `kubectl kustomize` makes of a folder of config/.
+/// Output of `kubectl kustomize` for a folder of config/.
 pub fn kustomize(folder: &str) -> Objects {
     let program = std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into());
     let output = Command::new(program)
@@ -26,7 +26,7 @@ fn folders(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     found.push(folder.to_owned());
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // Those of promtool, which nobody installs.
+        // Unit tests of promtool are not installed.
         if path.is_dir() && !path.ends_with("tests") {
             folders(&path, found);
         }
@@ -77,7 +77,7 @@ fn the_command_prints_what_kustomize_builds() {
 }
 
 #[test]
-fn nothing_of_the_webhook_is_left_without_it() {
+fn without_the_webhook_none_of_its_objects_is_rendered() {
     let objects = Objects::of_command(&["--without-webhook", "--network-policy"]);
     let manager = objects
         .find("Deployment", "kubevirt-operator-controller-manager")
@@ -98,7 +98,7 @@ fn nothing_of_the_webhook_is_left_without_it() {
 }
 
 #[test]
-fn the_command_takes_another_namespace_and_image() {
+fn the_command_accepts_another_namespace_and_image() {
     let image = "registry.example/kubevirt-operator@sha256:0123";
     let args = [
         "--namespace=vms",
@@ -119,12 +119,12 @@ fn the_command_takes_another_namespace_and_image() {
             assert_eq!(pod["spec"]["containers"][0]["image"], image, "{key}");
         }
     }
-    // That of the Machine operator has to be there, and is not ours to label or to delete.
+    // The Machine operator's namespace must exist; the release neither labels nor deletes it.
     assert_eq!(namespaces, BTreeSet::from(["kubevirt"]));
 }
 
 #[test]
-fn the_command_takes_another_name_for_the_cluster_role_and_nothing_else() {
+fn another_cluster_role_name_changes_nothing_else() {
     let before = Objects::of_command(&["--virt-operator"]);
     let mut after = Objects::of_command(&["--virt-operator", "--cluster-role=machine-operator"]);
     let renamed = after.0.remove("ClusterRole /machine-operator").unwrap();
@@ -143,7 +143,7 @@ fn the_command_takes_another_name_for_the_cluster_role_and_nothing_else() {
 }
 
 #[test]
-fn the_command_refuses_what_is_no_namespace_or_image() {
+fn the_command_refuses_an_invalid_namespace_or_image() {
     for args in [
         ["--namespace", "A b"],
         ["--namespace", "kubevirt"],
@@ -164,7 +164,7 @@ fn the_command_refuses_what_is_no_namespace_or_image() {
 }
 
 #[test]
-fn objects_come_after_what_they_need() {
+fn objects_are_ordered_after_their_dependencies() {
     let args = [
         "manifests",
         "--virt-operator",
@@ -204,9 +204,9 @@ fn pods_meet_the_restricted_standard_and_their_namespace_asks_for_it() {
     assert_eq!(label("kubevirt"), "privileged");
 }
 
-/// The KubeVirt operator is found by a Service that every release brings.
+/// KubeVirt's releases reach the operator through a Service of a fixed name.
 #[test]
-fn releases_of_kubevirt_find_their_operator() {
+fn manifests_of_kubevirt_releases_find_the_operator() {
     let objects = Objects::of_command(&["--virt-operator"]);
     let deployment = objects.find("Deployment", "virt-operator").unwrap();
     let pod = pod(deployment).unwrap();
@@ -217,7 +217,7 @@ fn releases_of_kubevirt_find_their_operator() {
 }
 
 #[test]
-fn selectors_find_pods_and_ports() {
+fn selectors_match_pods_and_ports() {
     let objects = Objects::of_command(&["--network-policy", "--prometheus"]);
     let manager = objects
         .find("Deployment", "kubevirt-operator-controller-manager")
@@ -250,9 +250,9 @@ fn samples_are_valid() {
     assert!(both(&output).contains("checked 3 documents: no problems"));
 }
 
-/// The settings of `run` that the Deployment gives, and those it leaves at their defaults on purpose.
+/// Every setting of `run` is in the Deployment or deliberately left at its default.
 #[test]
-fn every_setting_is_given_or_left_out_on_purpose() {
+fn every_setting_is_in_the_manifest_or_left_out_on_purpose() {
     let help = process::run(&["run", "--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
     let variables: Vec<_> = help.split("[env: ").skip(1).collect();

@@ -1,10 +1,10 @@
-//! docs/install.md: its commands run, and its values are values of the chart.
+//! docs/install.md: its commands work, and its values exist in the chart.
 
 use serde_json::Value;
 
 use crate::{
     helm::{Helm, NAMESPACE},
-    install::{CLUSTER_KINDS, bare, names},
+    install::{CLUSTER_KINDS, names, start_bare},
     kubectl::{Kubectl, is_too_old_for},
     process::Sandbox,
     text,
@@ -12,7 +12,7 @@ use crate::{
 
 const CHART: &str = "oci://ghcr.io/vitistack/helm/kubevirt-operator";
 
-/// The blocks of a section in a language.
+/// Code blocks of a section in a language.
 pub fn blocks(section: &str, language: &str) -> Vec<String> {
     let document = text("docs/install.md");
     let (_, section) = document
@@ -26,7 +26,7 @@ pub fn blocks(section: &str, language: &str) -> Vec<String> {
         .collect()
 }
 
-/// The commands of a section, one a line.
+/// Commands of a section, one per line.
 fn commands(section: &str) -> Vec<String> {
     let blocks = blocks(section, "sh").concat().replace("\\\n", " ");
     let lines = blocks.lines().map(str::to_owned).collect::<Vec<_>>();
@@ -35,11 +35,11 @@ fn commands(section: &str) -> Vec<String> {
 }
 
 #[test]
-fn plain_kubectl_and_kustomize_go_as_told() {
+fn the_documented_kubectl_and_kustomize_commands_work() {
     if is_too_old_for("Kustomizations with folders among their resources") {
         return;
     }
-    // Pods run nothing in the sandbox: its own operator makes the machine.
+    // Pods run no containers in the sandbox: its built-in operator reconciles the Machine.
     let sandbox = Sandbox::start(&["--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, "");
     let mut count = 0;
@@ -59,18 +59,18 @@ fn plain_kubectl_and_kustomize_go_as_told() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn helm_goes_as_told_and_a_removal_leaves_nothing() {
-    let (sandbox, _) = bare();
+fn the_documented_helm_commands_work_and_uninstall_leaves_nothing() {
+    let (sandbox, _) = start_bare();
     let kubectl = Kubectl::of(&sandbox, "");
     let helm = Helm::of(&kubectl);
     let before = names(&kubectl, CLUSTER_KINDS);
     let removal = blocks("Uninstall", "sh").pop().unwrap();
-    let told = commands("Helm")
+    let documented = commands("Helm")
         .into_iter()
         .chain(commands("Upgrade"))
         .chain(removal.lines().map(str::to_owned));
     let mut count = 0;
-    for command in told {
+    for command in documented {
         if let Some(words) = command.strip_prefix("helm ") {
             let more = if words.starts_with("install ") {
                 " --set virtOperator.enabled=true"
@@ -79,7 +79,7 @@ fn helm_goes_as_told_and_a_removal_leaves_nothing() {
             };
             helm.ok(&format!("{}{more}", words.replace(CHART, "CHART")));
         } else if let Some(words) = command.strip_prefix("kubectl ") {
-            // The sandbox has KubeVirt without a resource for it.
+            // The sandbox has KubeVirt without a KubeVirt resource.
             if !words.ends_with("delete kubevirt kubevirt") {
                 kubectl.ok(words);
             }
@@ -93,13 +93,13 @@ fn helm_goes_as_told_and_a_removal_leaves_nothing() {
         count += 1;
     }
     assert_eq!(count, 10);
-    kubectl.gone(&format!("namespace/{NAMESPACE} namespace/kubevirt"));
+    kubectl.until_deleted(&format!("namespace/{NAMESPACE} namespace/kubevirt"));
     assert_eq!(names(&kubectl, CLUSTER_KINDS), before);
 }
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn values_in_the_documentation_are_values_of_the_chart() {
+fn documented_values_are_values_of_the_chart() {
     let helm = Helm::alone();
     let blocks = [blocks("Helm", "yaml"), blocks("Air-gapped", "yaml")].concat();
     assert_eq!(blocks.len(), 2);
@@ -114,7 +114,7 @@ fn values_in_the_documentation_are_values_of_the_chart() {
 }
 
 #[test]
-fn the_commands_with_pipes_are_those_that_other_tests_run() {
+fn documented_commands_with_pipes_are_covered_by_other_tests() {
     let all = text("docs/install.md");
     for command in [
         "kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -",

@@ -1,13 +1,13 @@
-//! Files of the chart that are made from others, and the version that all of them name.
+//! Files of the chart that are generated from others, and the version that all files name.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{root, text, values};
 
-const HOW: &str =
+const UPDATE_HINT: &str =
     "run `UPDATE_GENERATED=1 cargo test -p kubevirt-operator --test delivery generated`";
 
-/// The files of config/ that the chart takes rights, definitions, rules and webhooks from.
+/// Files of config/ that the chart contains copies of.
 const COPIES: [&str; 12] = [
     "crd/vitistack.io_machineclasses.yaml",
     "crd/vitistack.io_machines.yaml",
@@ -23,14 +23,14 @@ const COPIES: [&str; 12] = [
     "webhook/validating_webhook_configuration.yaml",
 ];
 
-fn hold(file: &str, made: &str) {
+fn assert_up_to_date(file: &str, expected: &str) {
     let path = root().join(file);
     if std::env::var_os("UPDATE_GENERATED").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, made).unwrap();
+        fs::write(&path, expected).unwrap();
     }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{file} is stale: {HOW}");
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "{file} is stale: {UPDATE_HINT}");
 }
 
 fn files(folder: &Path, found: &mut BTreeSet<String>, below: &Path) {
@@ -46,10 +46,10 @@ fn files(folder: &Path, found: &mut BTreeSet<String>, below: &Path) {
 }
 
 #[test]
-fn the_charts_files_are_those_of_config() {
+fn the_chart_contains_the_files_of_config() {
     for file in COPIES {
         let copy = format!("charts/kubevirt-operator/files/{file}");
-        hold(&copy, &text(&format!("config/{file}")));
+        assert_up_to_date(&copy, &text(&format!("config/{file}")));
     }
     let folder = root().join("charts/kubevirt-operator/files");
     let mut found = BTreeSet::new();
@@ -71,7 +71,7 @@ fn the_charts_readme_lists_every_value() {
             row.path, row.default, row.description
         );
     }
-    hold(file, &format!("{before}{heading}{table}{after}"));
+    assert_up_to_date(file, &format!("{before}{heading}{table}{after}"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Helm, as the tests call it.
+//! Helm as a process.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,21 +13,21 @@ use crate::{
     objects::Objects,
 };
 
-/// Where the release goes unless a test says otherwise.
+/// Default namespace of the release.
 pub const NAMESPACE: &str = "kubevirt-operator-system";
 
 pub fn chart() -> PathBuf {
     crate::root().join("charts/kubevirt-operator")
 }
 
-/// Helm with a home of its own, and perhaps with a cluster.
+/// Helm with a home folder of its own, and optionally with a cluster.
 pub struct Helm {
     folder: TempDir,
     kubeconfig: Option<PathBuf>,
 }
 
 impl Helm {
-    /// For what needs no cluster.
+    /// Without a cluster.
     pub fn alone() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -35,7 +35,7 @@ impl Helm {
         }
     }
 
-    /// For the cluster of that kubectl.
+    /// With the cluster of a kubectl.
     pub fn of(kubectl: &Kubectl) -> Self {
         Self {
             kubeconfig: Some(kubectl.kubeconfig().to_owned()),
@@ -43,7 +43,7 @@ impl Helm {
         }
     }
 
-    /// Where its commands run.
+    /// Working directory of its commands.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -71,28 +71,28 @@ impl Helm {
             .unwrap_or_else(|error| panic!("these tests need helm on PATH: {error}"))
     }
 
-    /// Runs a command that must succeed, and gives what it says.
+    /// Runs a command that must succeed, and returns its output.
     pub fn ok(&self, words: &str) -> String {
         let output = self.run(words);
         assert!(output.status.success(), "helm {words}\n{}", both(&output));
         both(&output)
     }
 
-    /// Runs a command that must fail, and gives what it says.
+    /// Runs a command that must fail, and returns its output.
     pub fn fails(&self, words: &str) -> String {
         let output = self.run(words);
         assert!(!output.status.success(), "helm {words}\n{}", both(&output));
         both(&output)
     }
 
-    /// Writes a file with values, and gives its path.
+    /// Writes a file with values, and returns its path.
     pub fn file(&self, values: &Value) -> String {
         let path = self.folder.path().join("values.json");
         std::fs::write(&path, values.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// What the chart becomes with these values.
+    /// Renders the chart with these values.
     pub fn template(&self, values: &Value) -> Objects {
         let file = self.file(values);
         let words = format!("template any-name CHART --namespace {NAMESPACE} --values {file}");

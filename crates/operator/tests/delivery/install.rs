@@ -1,4 +1,4 @@
-//! Installed, upgraded and removed for real, in the sandbox.
+//! Installation, upgrade and removal with Helm and kubectl, in the sandbox.
 
 use serde_json::json;
 
@@ -6,28 +6,28 @@ use crate::{
     chart::everything,
     helm::{Helm, NAMESPACE},
     kubectl::{Kubectl, both, is_too_old_for},
+    operator_process::{OperatorProcess, kubeconfig_of},
     process::{Sandbox, run},
-    running::{Running, kubeconfig_of},
 };
 
 const DEFINITIONS: &str = "crd/machineclasses.vitistack.io crd/machines.vitistack.io \
                            crd/networkconfigurations.vitistack.io";
 
-/// What an installation can leave behind.
+/// Kinds that an installation can leave behind.
 const KINDS: &str = "deployments,services,serviceaccounts,secrets,configmaps,roles,rolebindings,\
                      poddisruptionbudgets,networkpolicies,persistentvolumeclaims,leases";
 pub const CLUSTER_KINDS: &str = "crds,clusterroles,clusterrolebindings,priorityclasses,namespaces,\
                              validatingwebhookconfigurations";
 
-/// A cluster without operator and definitions.
-pub fn bare() -> (Sandbox, Kubectl) {
+/// Starts a sandbox without operator and definitions.
+pub fn start_bare() -> (Sandbox, Kubectl) {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, NAMESPACE);
     kubectl.ok(&format!("delete {DEFINITIONS}"));
     (sandbox, kubectl)
 }
 
-/// The objects of these kinds, by name, without those that every cluster has.
+/// Names of the objects of these kinds, without those that every cluster has.
 pub fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
     let list = kubectl.ok(&format!("get {kinds} -o name"));
     list.lines().map(str::to_owned).collect()
@@ -35,10 +35,10 @@ pub fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
 
 const ACCOUNT: &str = "kubevirt-operator-controller-manager";
 
-/// Runs the operator as the account that was installed, and has it make a machine.
-pub fn a_machine_runs(sandbox: &Sandbox, system: &Kubectl, account: &str) {
+/// Runs the operator with the installed ServiceAccount, and waits until it has started a Machine.
+pub fn assert_a_machine_runs(sandbox: &Sandbox, system: &Kubectl, account: &str) {
     let kubeconfig = kubeconfig_of(system, account);
-    let operator = Running::start(&["--kubeconfig", &kubeconfig]);
+    let operator = OperatorProcess::start(&["--kubeconfig", &kubeconfig]);
     let kubectl = Kubectl::of(sandbox, "default");
     kubectl.ok("apply -f config/samples/machine.yaml");
     kubectl.ok("wait --for=condition=Ready machine/sample --timeout=60s");
@@ -49,20 +49,20 @@ pub fn a_machine_runs(sandbox: &Sandbox, system: &Kubectl, account: &str) {
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
-    let (sandbox, kubectl) = bare();
+    let (sandbox, kubectl) = start_bare();
     let helm = Helm::of(&kubectl);
     let before = names(&kubectl, CLUSTER_KINDS);
-    let told = helm.ok(&format!(
+    let printed = helm.ok(&format!(
         "install kubevirt-operator CHART -n {NAMESPACE} --create-namespace --wait --timeout 90s"
     ));
-    assert!(told.contains("STATUS: deployed"), "{told}");
+    assert!(printed.contains("STATUS: deployed"), "{printed}");
     assert!(
-        told.contains("leaves the CustomResourceDefinitions"),
-        "{told}"
+        printed.contains("leaves the CustomResourceDefinitions"),
+        "{printed}"
     );
     let deployment = "deployment/kubevirt-operator-controller-manager";
     assert_eq!(kubectl.value(deployment, ".status.readyReplicas"), "1");
-    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
+    assert_a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 
     let release = kubectl.ok("get secret sh.helm.release.v1.kubevirt-operator.v1 -o json");
     assert!(
@@ -72,7 +72,7 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
     );
 
     let upgrade = format!("upgrade kubevirt-operator CHART -n {NAMESPACE} --wait --timeout 90s");
-    // What the operator keeps there outlives upgrades.
+    // The CA bundle that the operator writes survives upgrades.
     let bundle = r#"[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "YQ=="}]"#;
     let configuration = "validatingwebhookconfiguration/kubevirt-operator";
     kubectl.ok(&format!("patch {configuration} --type json -p '{bundle}'"));
@@ -121,7 +121,7 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
     assert_eq!(default.value("machine/sample", ".status.phase"), "Running");
     assert!(default.ok("get pvc -o name").contains("sample-root"));
 
-    // The definitions that stayed are taken over by the next release of that name.
+    // The next release of that name adopts the definitions that were kept.
     helm.ok(&format!(
         "install kubevirt-operator CHART -n {NAMESPACE} --wait --timeout 90s"
     ));
@@ -129,8 +129,8 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn the_kubevirt_operator_leaves_kubevirt_alone_when_the_release_goes() {
-    let (sandbox, kubectl) = bare();
+fn uninstalling_the_kubevirt_operator_keeps_kubevirt() {
+    let (sandbox, kubectl) = start_bare();
     let helm = Helm::of(&kubectl);
     let words = format!("-n {NAMESPACE} --wait --timeout 90s");
     helm.ok(&format!(
@@ -149,22 +149,22 @@ fn the_kubevirt_operator_leaves_kubevirt_alone_when_the_release_goes() {
     virt.ok("get namespace/kubevirt priorityclass/kubevirt-cluster-critical");
 }
 
-/// What NOTES and values.yaml warn of, and the way back.
+/// The data loss that NOTES and values.yaml warn about, and the remedy.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn without_its_operator_a_machine_holds_definitions_that_are_not_kept() {
-    let (sandbox, kubectl) = bare();
+fn without_the_operator_a_machine_blocks_the_deletion_of_definitions() {
+    let (sandbox, kubectl) = start_bare();
     let helm = Helm::of(&kubectl);
     let install = format!(
         "install vms CHART -n {NAMESPACE} --create-namespace --wait --timeout 90s \
          --set crds.keep=false"
     );
-    let told = helm.ok(&install);
+    let printed = helm.ok(&install);
     assert!(
-        told.contains("crds.keep is false. Delete all Machines before"),
-        "{told}"
+        printed.contains("crds.keep is false. Delete all Machines before"),
+        "{printed}"
     );
-    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
+    assert_a_machine_runs(&sandbox, &kubectl, ACCOUNT);
     helm.fails(&format!("uninstall vms -n {NAMESPACE} --wait --timeout 2s"));
     let default = Kubectl::of(&sandbox, "default");
     let crd = "crd/machines.vitistack.io";
@@ -174,8 +174,8 @@ fn without_its_operator_a_machine_holds_definitions_that_are_not_kept() {
     default.ok("get machine/sample virtualmachine/sample persistentvolumeclaim/sample-root");
 
     helm.ok(&install);
-    let operator = Running::start(&["--kubeconfig", &kubeconfig_of(&kubectl, ACCOUNT)]);
-    default.gone(&format!(
+    let operator = OperatorProcess::start(&["--kubeconfig", &kubeconfig_of(&kubectl, ACCOUNT)]);
+    default.until_deleted(&format!(
         "{crd} virtualmachine/sample persistentvolumeclaim/sample-root"
     ));
     operator.end();
@@ -187,7 +187,7 @@ fn without_its_operator_a_machine_holds_definitions_that_are_not_kept() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn definitions_of_others_are_taken_over_only_when_asked() {
+fn foreign_definitions_are_adopted_only_when_asked() {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, NAMESPACE);
     let helm = Helm::of(&kubectl);
@@ -199,8 +199,8 @@ fn definitions_of_others_are_taken_over_only_when_asked() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn a_namespace_that_is_not_there_is_refused_before_anything_is_written() {
-    let (_sandbox, kubectl) = bare();
+fn a_missing_namespace_is_refused_before_the_first_write() {
+    let (_sandbox, kubectl) = start_bare();
     let helm = Helm::of(&kubectl);
     let install = |namespaces: &[&str]| {
         let namespaces = json!({
@@ -214,12 +214,12 @@ fn a_namespace_that_is_not_there_is_refused_before_anything_is_written() {
         "watchNamespaces: the namespace nope, in which the chart binds rights, does not exist";
     assert!(refused.contains(expected), "{refused}");
     assert_eq!(helm.ok("list --all-namespaces --all --short"), "");
-    // Those that come with the release need not be there.
+    // Definitions that the release contains need not exist before.
     helm.ok(&install(&["default", NAMESPACE, "kubevirt"]));
 }
 
-/// Kinds that only clusters with the Prometheus operator or cert-manager have.
-const OF_OTHERS: [&str; 5] = [
+/// Kinds of the Prometheus Operator and of cert-manager.
+const OPTIONAL_KINDS: [&str; 5] = [
     "PodMonitor",
     "ServiceMonitor",
     "PrometheusRule",
@@ -229,8 +229,8 @@ const OF_OTHERS: [&str; 5] = [
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn a_server_takes_all_that_the_chart_can_render() {
-    let (sandbox, _) = bare();
+fn the_api_server_accepts_everything_the_chart_renders() {
+    let (sandbox, _) = start_bare();
     let kubectl = Kubectl::of(&sandbox, "");
     for namespace in [NAMESPACE, "kubevirt", "team-a", "team-b"] {
         kubectl.ok(&format!("create namespace {namespace}"));
@@ -238,57 +238,57 @@ fn a_server_takes_all_that_the_chart_can_render() {
     let mut documents = String::new();
     let mut count = 0;
     for object in Helm::of(&kubectl).template(&everything()).0.values() {
-        if !OF_OTHERS.iter().any(|kind| object["kind"] == *kind) {
+        if !OPTIONAL_KINDS.iter().any(|kind| object["kind"] == *kind) {
             documents += &format!("---\n{object}\n");
             count += 1;
         }
     }
     let dry = "apply --server-side --dry-run=server --force-conflicts -f -";
-    let said = kubectl.given(&documents, dry);
-    assert_eq!(said.lines().count(), count, "{said}");
+    let printed = kubectl.ok_with_input(&documents, dry);
+    assert_eq!(printed.lines().count(), count, "{printed}");
 }
 
 #[test]
-fn kustomize_installs_what_a_machine_needs_and_changes_nothing_the_second_time() {
+fn kustomize_installs_a_working_operator_and_is_idempotent() {
     if is_too_old_for("Kustomizations with folders among their resources") {
         return;
     }
-    let (sandbox, kubectl) = bare();
+    let (sandbox, kubectl) = start_bare();
     kubectl.ok("apply -k config/default");
-    unchanged(&kubectl.ok("apply -k config/default"));
+    assert_unchanged(&kubectl.ok("apply -k config/default"));
     kubectl.ok("rollout status deployment/kubevirt-operator-controller-manager --timeout=60s");
-    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
+    assert_a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 }
 
-/// The commands of the reference.
+/// Runs the commands of the reference.
 #[test]
-fn the_folders_are_installed_one_after_the_other() {
-    let (sandbox, kubectl) = bare();
+fn the_kustomize_folders_can_be_installed_one_by_one() {
+    let (sandbox, kubectl) = start_bare();
     let folders = ["config/crd/", "config/rbac/", "config/manager/"];
     for folder in folders {
         kubectl.ok(&format!("apply -f {folder}"));
     }
     for folder in folders {
-        unchanged(&kubectl.ok(&format!("apply -f {folder}")));
+        assert_unchanged(&kubectl.ok(&format!("apply -f {folder}")));
     }
     kubectl.ok("rollout status deployment/kubevirt-operator-controller-manager --timeout=60s");
-    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
+    assert_a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 }
 
-fn unchanged(said: &str) {
-    for line in said.lines() {
-        assert!(line.ends_with(" unchanged"), "{said}");
+fn assert_unchanged(printed: &str) {
+    for line in printed.lines() {
+        assert!(line.ends_with(" unchanged"), "{printed}");
     }
 }
 
 #[test]
 fn the_binary_alone_installs_both_operators() {
-    let (sandbox, _) = bare();
+    let (sandbox, _) = start_bare();
     let kubectl = Kubectl::of(&sandbox, "");
     let output = run(&["manifests", "--virt-operator", "--network-policy"]);
     assert!(output.status.success(), "{}", both(&output));
     let manifests = String::from_utf8(output.stdout).unwrap();
-    kubectl.given(&manifests, "apply --server-side -f -");
+    kubectl.ok_with_input(&manifests, "apply --server-side -f -");
     for (namespace, deployment) in [
         (NAMESPACE, "kubevirt-operator-controller-manager"),
         ("kubevirt", "virt-operator"),

@@ -1,8 +1,8 @@
-//! What people install: config/, the chart and `kubevirt-operator manifests` say the same, and the real
-//! kubectl and Helm can install, upgrade and remove it.
+//! Delivery: config/, the chart and `kubevirt-operator manifests` contain the same objects, and the real
+//! kubectl and Helm can install, upgrade and remove them.
 //!
-//! Tests that need Helm are left out of `cargo test`; with a helm 3.17 or newer on PATH they run with
-//! `cargo test -p kubevirt-operator --test delivery -- --ignored`, as `.ci/run` does.
+//! Tests that need Helm are ignored by default; with helm 3.17 or newer on PATH they run with `cargo
+//! test -p kubevirt-operator --test delivery -- --ignored`, as `.ci/run` does.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,15 +16,15 @@
 #[path = "../kubectl/kubectl.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod kubectl;
+#[path = "../kubectl/operator_process.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
+mod operator_process;
 #[path = "../kubectl/process.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod process;
-#[path = "../kubectl/running.rs"]
-#[allow(dead_code, reason = "each suite needs a part of it")]
-mod running;
 
-mod beside;
 mod chart;
+mod coexistence;
 mod config;
 mod docs;
 mod generated;
@@ -39,12 +39,10 @@ mod variables;
 
 use std::path::Path;
 
-/// The root of the repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The text of a file.
 fn text(file: &str) -> String {
     let path = root().join(file);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"))

@@ -1,4 +1,4 @@
-//! Manifests as objects that can be compared.
+//! Manifests parsed into comparable objects.
 
 use std::{collections::BTreeMap, process::Output};
 
@@ -11,7 +11,7 @@ use crate::{kubectl::both, process};
 pub struct Objects(pub BTreeMap<String, Value>);
 
 impl Objects {
-    /// Reads documents; each may be there once.
+    /// Parses documents, and panics at duplicates.
     pub fn read(text: &str) -> Self {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text)
             .unwrap_or_else(|error| panic!("not YAML: {error}\n{text}"));
@@ -28,7 +28,7 @@ impl Objects {
         Self(objects)
     }
 
-    /// What `kubevirt-operator manifests` prints.
+    /// Objects that `kubevirt-operator manifests` prints.
     pub fn of_command(args: &[&str]) -> Self {
         let output = process::operator()
             .arg("manifests")
@@ -47,14 +47,13 @@ impl Objects {
         self.0.keys().map(String::as_str).collect()
     }
 
-    /// The object of a kind and name.
     pub fn find(&self, kind: &str, name: &str) -> Option<&Value> {
         self.0
             .values()
             .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
     }
 
-    /// Fails with the first difference.
+    /// Panics with the first difference.
     pub fn assert_same_as(&self, other: &Self, what: &str) {
         assert_eq!(self.keys(), other.keys(), "{what}");
         for (key, object) in &self.0 {
@@ -70,12 +69,12 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
 
-/// The template of a workload's pods.
+/// Pod template of a workload.
 pub fn pod(object: &Value) -> Option<&Value> {
     object.pointer("/spec/template")
 }
 
-/// All containers of pods.
+/// All containers of a pod, init containers included.
 pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["containers", "initContainers", "ephemeralContainers"]
         .into_iter()

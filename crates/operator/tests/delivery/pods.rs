@@ -1,10 +1,10 @@
-//! Pods against the restricted Pod Security Standard.
+//! Check of pods against the restricted Pod Security Standard.
 
 use serde_json::{Value, json};
 
 use crate::objects::{Objects, containers, pod};
 
-/// What in a pod the restricted standard does not allow.
+/// Violations of the restricted standard in a pod.
 pub fn violations(pod: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let spec = &pod["spec"];
@@ -67,7 +67,7 @@ pub fn violations(pod: &Value) -> Vec<String> {
     found
 }
 
-/// Fails if pods break the restricted standard, or what we ask of ours beyond it.
+/// Panics if pods violate the restricted standard, or this project's stricter rules.
 pub fn assert_restricted(objects: &Objects) {
     let mut count = 0;
     for (key, object) in &objects.0 {
@@ -89,7 +89,7 @@ pub fn assert_restricted(objects: &Objects) {
 }
 
 #[test]
-fn pods_that_break_the_standard_are_found() {
+fn violations_of_the_restricted_standard_are_detected() {
     let good = json!({ "spec": {
         "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
         "containers": [{ "name": "a", "securityContext": {

@@ -1,4 +1,4 @@
-//! Helm's own first chart, in the sandbox.
+//! Helm's starter chart (`helm create`), in the sandbox.
 
 use crate::{helm::Helm, kubectl::Kubectl};
 

@@ -1,4 +1,4 @@
-//! Every value of the chart, toggled once: each changes what it says it does.
+//! Effect of every value of the chart, set one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,8 @@ const POLICY: &str = "NetworkPolicy kubevirt-operator";
 const MONITOR: &str = "ServiceMonitor kubevirt-operator";
 const DASHBOARD: &str = "ConfigMap kubevirt-operator-dashboard";
 
-/// A value and where it is seen: in the object, at the place, as the JSON. Places may begin with `pod`
-/// or `container`, and `env NAME` is that variable; no place at all stands for whether the object is
-/// there.
+/// A value and its effect: the object, the location, the expected JSON. Locations may begin with `pod`
+/// or `container`; `env NAME` is that variable; no location stands for whether the object exists.
 struct Case(
     &'static str,
     &'static str,
@@ -29,7 +28,7 @@ struct Case(
     &'static str,
 );
 
-/// What has to be on for a value to matter, by the beginning of its path.
+/// Values that must be enabled for a value to have an effect, by prefix of its path.
 const NEEDS: [(&str, &str); 7] = [
     ("podDisruptionBudget.", "podDisruptionBudget.enabled"),
     ("webhook.certManager.", "webhook.certManager.enabled"),
@@ -133,7 +132,7 @@ const CASES: &[Case] = &[
     Case("virtOperator.extraVolumeMounts", "[{name: s, mountPath: /s}]", VIRT_OPERATOR, "container/volumeMounts/0/mountPath", r#""/s""#),
 ];
 
-/// Values with one more.
+/// Sets a value at a path.
 pub fn set(values: &mut Value, path: &str, value: Value) {
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = values;
@@ -146,8 +145,8 @@ pub fn set(values: &mut Value, path: &str, value: Value) {
     at[last] = value;
 }
 
-/// What is seen at a place of an object.
-fn look(objects: &Objects, object: &str, place: &str) -> Value {
+/// JSON at a location of an object.
+fn value_at(objects: &Objects, object: &str, place: &str) -> Value {
     let (kind, name) = object.split_once(' ').unwrap();
     let found = objects.find(kind, name);
     if place.is_empty() {
@@ -174,7 +173,7 @@ fn look(objects: &Objects, object: &str, place: &str) -> Value {
 }
 
 #[test]
-fn every_value_is_in_a_case() {
+fn every_value_has_a_test_case() {
     let all: BTreeSet<String> = rows().into_iter().map(|row| row.path).collect();
     let tried: BTreeSet<String> = CASES.iter().map(|case| case.0.to_owned()).collect();
     assert_eq!(all, tried);
@@ -183,7 +182,7 @@ fn every_value_is_in_a_case() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn every_value_does_what_it_says() {
+fn every_value_has_its_documented_effect() {
     let helm = Helm::alone();
     let mut without = BTreeMap::new();
     for Case(path, value, object, place, expected) in CASES {
@@ -206,8 +205,8 @@ fn every_value_does_what_it_says() {
         set(&mut values, path, value);
         let after = helm.template(&values);
         assert_ne!(before, after, "{path} changes nothing");
-        let seen = look(&after, object, place);
+        let found = value_at(&after, object, place);
         let expected: Value = serde_json::from_str(expected).unwrap();
-        assert_eq!(seen, expected, "{path}: {object} {place}");
+        assert_eq!(found, expected, "{path}: {object} {place}");
     }
 }

@@ -1,4 +1,4 @@
-//! The chart's values: what values.yaml says of each, and what the chart lets through.
+//! Values of the chart: their documentation in values.yaml and their validation.
 
 use serde_json::{Value, json};
 
@@ -6,33 +6,31 @@ use crate::{helm::Helm, text};
 
 const FILE: &str = "charts/kubevirt-operator/values.yaml";
 
-/// A value that values.yaml documents.
 #[derive(Debug)]
 pub struct Row {
     /// Such as `image.tag`.
     pub path: String,
-    /// As the table shows it.
+    /// As the README's table shows it.
     pub default: String,
     pub description: String,
 }
 
-/// The defaults.
 pub fn defaults() -> Value {
     serde_saphyr::from_str(&text(FILE)).unwrap()
 }
 
-/// What is documented by a comment `# -- `, in the order of the file. A line `# @default -- ` tells the
-/// default in words.
+/// Values documented by a comment `# -- `, in the order of the file. A line `# @default -- ` describes
+/// the default.
 pub fn rows() -> Vec<Row> {
     let defaults = defaults();
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
-    let (mut description, mut told) = (String::new(), None);
+    let (mut description, mut documented_default) = (String::new(), None);
     for line in text(FILE).lines() {
         let trimmed = line.trim_start();
         if let Some(begun) = trimmed.strip_prefix("# -- ") {
             begun.clone_into(&mut description);
         } else if let Some(default) = trimmed.strip_prefix("# @default -- ") {
-            told = Some(default.to_owned());
+            documented_default = Some(default.to_owned());
         } else if let Some(more) = trimmed.strip_prefix("# ") {
             if !description.is_empty() {
                 description = format!("{description} {more}");
@@ -41,12 +39,12 @@ pub fn rows() -> Vec<Row> {
             keys.truncate((line.len() - trimmed.len()) / 2);
             keys.push(key.to_owned());
             let description = std::mem::take(&mut description);
-            let told = told.take();
+            let documented_default = documented_default.take();
             if !description.is_empty() {
                 let path = keys.join(".");
                 let value = at(&defaults, &path).unwrap_or_else(|| panic!("{path}"));
                 rows.push(Row {
-                    default: told.unwrap_or_else(|| shown(value)),
+                    default: documented_default.unwrap_or_else(|| shown(value)),
                     path,
                     description,
                 });
@@ -56,7 +54,6 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// The value at a path such as `image.tag`.
 pub fn at<'a>(values: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.')
         .try_fold(values, |value, key| value.get(key))
@@ -96,7 +93,7 @@ fn every_value_is_documented() {
     }
 }
 
-/// The parameters that the reference lists, with their defaults.
+/// The reference's parameters have the documented defaults.
 #[test]
 fn the_parameters_of_the_reference_have_its_defaults() {
     let rows = rows();
@@ -118,14 +115,14 @@ fn the_parameters_of_the_reference_have_its_defaults() {
     }
 }
 
-/// Fails where the schema knows other fields than values.yaml has, or lets unknown ones through.
+/// Panics if the schema has other fields than values.yaml, or allows unknown ones.
 fn compare(schema: &Value, value: &Value, path: &str) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
     };
     assert_eq!(schema["additionalProperties"], false, "{path}");
     let Some(fields) = value.as_object().filter(|fields| !fields.is_empty()) else {
-        // What is given as a whole, such as `virtOperator.image`.
+        // Replaced as a whole, such as `virtOperator.image`.
         return;
     };
     for key in fields.keys() {
@@ -137,7 +134,7 @@ fn compare(schema: &Value, value: &Value, path: &str) {
     for (key, schema) in properties {
         match fields.get(key) {
             Some(value) => compare(schema, value, &format!("{path}.{key}")),
-            // Helm's own, what charts above have, and a field of Kubernetes that has no default.
+            // Helm's own values, values of parent charts, and a Kubernetes field without a default.
             None => assert!(
                 ["global", "enabled", "claims"].contains(&key.as_str()),
                 "{path}.{key}"
@@ -155,9 +152,9 @@ fn the_schema_has_the_values_and_no_others() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn values_that_cannot_work_are_refused() {
+fn invalid_values_are_refused() {
     let helm = Helm::alone();
-    for (values, said) in [
+    for (values, expected) in [
         (json!({ "replicas": 2 }), "replicas"),
         (json!({ "image": { "tagg": "1" } }), "tagg"),
         (json!({ "image": { "digest": "sha256:1" } }), "image.digest"),
@@ -176,7 +173,7 @@ fn values_that_cannot_work_are_refused() {
             "watchNamespaces.0",
         ),
         (json!({ "fullnameOverride": "A_B" }), "fullnameOverride"),
-        // A Service's name on older servers.
+        // Older servers refuse a Service name that starts with a digit.
         (json!({ "fullnameOverride": "7a" }), "fullnameOverride"),
         (json!({ "reconcileInterval": "often" }), "reconcileInterval"),
         (json!({ "logLevel": null }), "logLevel is required"),
@@ -220,14 +217,14 @@ fn values_that_cannot_work_are_refused() {
     ] {
         let file = helm.file(&values);
         let refusal = helm.fails(&format!("template any-name CHART --values {file}"));
-        assert!(refusal.contains(said), "{values}: {refusal}");
+        assert!(refusal.contains(expected), "{values}: {refusal}");
     }
 }
 
-/// What is refused elsewhere, and means something here.
+/// Unusual values that are valid here.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn values_that_can_work_are_taken() {
+fn valid_values_are_accepted() {
     let helm = Helm::alone();
     let monitored = helm.template(&json!({
         "metrics": { "enabled": false, "serviceMonitor": { "enabled": true } },
@@ -239,7 +236,7 @@ fn values_that_can_work_are_taken() {
             .find("ServiceMonitor", "kubevirt-operator")
             .is_none()
     );
-    // Whoever builds KubeVirt may give it any tag.
+    // A custom build of KubeVirt may have any tag.
     let built = json!({ "registry": "r.example/kv", "version": "1.9.0-7" });
     helm.template(&json!({ "virtOperator": { "enabled": true, "kubevirt": built } }));
     // A nightly build.

@@ -1,4 +1,4 @@
-//! Variables of the chart's containers: those that it sets, and those that are given to it.
+//! Environment variables of the chart's containers: those that it sets, and additional ones.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
     values::{at, defaults},
 };
 
-/// All variables that the chart can set: by the command that reads them, and the value that adds more.
+/// All variables that the chart can set, by the command that reads them and the value that adds more.
 fn set_by_the_chart() -> [(&'static str, &'static str, Vec<String>); 2] {
     let mut values = everything();
     values["fullnameOverride"] = "vms".into();
@@ -29,7 +29,7 @@ fn set_by_the_chart() -> [(&'static str, &'static str, Vec<String>); 2] {
     })
 }
 
-/// A variable that the operators do not know would be ignored without a word.
+/// The operators would silently ignore an unknown variable.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn every_variable_is_a_setting() {
@@ -46,7 +46,7 @@ fn every_variable_is_a_setting() {
     }
 }
 
-/// What is said of these variables as the value `extra`.
+/// Refusal of these variables in the value `extra`.
 fn refusal(helm: &Helm, extra: &str, names: &[&str]) -> String {
     let entries = names
         .iter()
@@ -64,12 +64,14 @@ fn a_variable_that_the_chart_sets_is_refused_with_the_value_to_use() {
     let mut without_value = BTreeSet::new();
     for (_, extra, variables) in set_by_the_chart() {
         for variable in variables {
-            let said = refusal(&helm, extra, &["RUST_BACKTRACE", &variable]);
+            let message = refusal(&helm, extra, &["RUST_BACKTRACE", &variable]);
             let begin = format!("{extra}: {variable} is set by the chart: ");
-            let (_, remedy) = said.split_once(&begin).unwrap_or_else(|| panic!("{said}"));
+            let (_, remedy) = message
+                .split_once(&begin)
+                .unwrap_or_else(|| panic!("{message}"));
             let remedy = remedy.lines().next().unwrap();
             match remedy.strip_prefix("use ") {
-                Some(value) => assert!(at(&defaults, value).is_some(), "{said}"),
+                Some(value) => assert!(at(&defaults, value).is_some(), "{message}"),
                 None => assert!(without_value.insert(format!("{extra} {variable}"))),
             }
         }
@@ -86,11 +88,11 @@ fn a_variable_that_the_chart_sets_is_refused_with_the_value_to_use() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn a_variable_that_is_given_twice_is_refused() {
+fn a_duplicate_variable_is_refused() {
     let helm = Helm::alone();
     for extra in ["extraEnv", "virtOperator.extraEnv"] {
-        let said = refusal(&helm, extra, &["A", "B", "A"]);
+        let message = refusal(&helm, extra, &["A", "B", "A"]);
         let expected = format!("{extra}: A is given twice: remove one of them");
-        assert!(said.contains(&expected), "{said}");
+        assert!(message.contains(&expected), "{message}");
     }
 }

@@ -1,25 +1,25 @@
-//! What is let in of changes to the KubeVirt resource.
+//! Admission of changes to the KubeVirt resource.
 
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, NAME, NAMESPACE, tell};
+use crate::scenario::{InstallScenario, NAME, NAMESPACE, run_scenario};
 
-/// Why a change of the spec is refused.
-async fn refusal(ground: &Ground, spec: Value) -> String {
-    let patched = ground
+/// Message of a refused change of the spec.
+async fn refusal(scenario: &InstallScenario, spec: Value) -> String {
+    let patched = scenario
         .try_patch("KubeVirt", NAME, json!({ "spec": spec }))
         .await;
     patched.unwrap_err()
 }
 
 #[test]
-fn a_second_kubevirt_is_refused_wherever_it_is() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn a_second_kubevirt_resource_is_refused_in_any_namespace() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         for namespace in [NAMESPACE, "default"] {
             let metadata = json!({ "name": "second", "namespace": namespace });
             let second = json!({ "metadata": metadata, "spec": {} });
-            let refused = ground.try_create("KubeVirt", second).await.unwrap_err();
+            let refused = scenario.try_create("KubeVirt", second).await.unwrap_err();
             assert!(
                 refused.contains("KubeVirt is already created: kubevirt/kubevirt"),
                 "{refused}"
@@ -29,9 +29,9 @@ fn a_second_kubevirt_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn changes_that_cannot_work_are_refused_with_the_field_and_the_reason() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn invalid_changes_are_refused_with_field_and_reason() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         let toleration = json!({ "operator": "Exists", "value": "a" });
         let placement = json!({ "nodePlacement": { "tolerations": [toleration] } });
         let patch = json!({
@@ -59,23 +59,25 @@ fn changes_that_cannot_work_are_refused_with_the_field_and_the_reason() {
             ),
             (json!({ "imageTag": "not a tag" }), "spec.imageTag"),
         ] {
-            let refused = refusal(&ground, spec).await;
+            let refused = refusal(&scenario, spec).await;
             assert!(refused.contains(field), "{field} is not in {refused}");
         }
-        let before = ground.kubevirt().await;
+        let before = scenario.kubevirt().await;
         assert_eq!(before["metadata"]["generation"], 1);
-        ground.change(json!({ "infra": { "replicas": 3 } })).await;
-        ground.until_deployed("v1.9.0").await;
+        scenario
+            .patch_spec(json!({ "infra": { "replicas": 3 } }))
+            .await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
-fn a_removal_that_would_lose_virtual_machines_is_refused_where_that_is_wished() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn removal_with_virtual_machines_is_refused_by_the_uninstall_strategy() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         let strategy = json!({ "uninstallStrategy": "BlockUninstallIfWorkloadsExist" });
-        ground.change(strategy).await;
-        ground.until_deployed("v1.9.0").await;
+        scenario.patch_spec(strategy).await;
+        scenario.until_deployed("v1.9.0").await;
         let spec = json!({
             "runStrategy": "Halted",
             "template": { "spec": { "domain": { "devices": {} } } },
@@ -83,18 +85,18 @@ fn a_removal_that_would_lose_virtual_machines_is_refused_where_that_is_wished() 
         for name in ["db", "web"] {
             let metadata = json!({ "name": name, "namespace": "default" });
             let vm = json!({ "metadata": metadata, "spec": spec });
-            ground.create("VirtualMachine", vm).await;
+            scenario.create("VirtualMachine", vm).await;
         }
-        let refused = ground.try_delete("KubeVirt", NAME).await.unwrap_err();
+        let refused = scenario.try_delete("KubeVirt", NAME).await.unwrap_err();
         for words in [
             "VirtualMachine default/db, VirtualMachine default/web",
             "RemoveWorkloads",
         ] {
             assert!(refused.contains(words), "{words:?} is not in {refused}");
         }
-        ground
-            .change(json!({ "uninstallStrategy": "RemoveWorkloads" }))
+        scenario
+            .patch_spec(json!({ "uninstallStrategy": "RemoveWorkloads" }))
             .await;
-        ground.remove().await;
+        scenario.remove().await;
     });
 }

@@ -1,17 +1,17 @@
-//! What people change of KubeVirt's objects is put back, and what is theirs stays.
+//! Drift of KubeVirt's objects is repaired, and foreign fields stay.
 
 use std::collections::BTreeSet;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, NAMESPACE, tell};
+use crate::scenario::{InstallScenario, NAMESPACE, run_scenario};
 
 #[test]
-fn what_is_deleted_comes_back() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
+fn deleted_objects_are_recreated() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
         for (kind, name) in [
             ("Deployment", "virt-exportproxy"),
             ("DaemonSet", "virt-handler"),
@@ -26,16 +26,16 @@ fn what_is_deleted_comes_back() {
             ("VirtualMachineClusterInstancetype", "u1.small"),
             ("ConfigMap", "kubevirt-ca"),
         ] {
-            let old = ground.get(kind, name).await;
-            ground.delete(kind, name).await;
-            ground
+            let old = scenario.get(kind, name).await;
+            scenario.delete(kind, name).await;
+            scenario
                 .until(kind, name, |new| {
                     new["metadata"]["uid"] != old["metadata"]["uid"]
                 })
                 .await;
         }
-        ground.until_deployed("v1.9.0").await;
-        ground
+        scenario.until_deployed("v1.9.0").await;
+        scenario
             .until_event(60, |reason, message| {
                 reason == "PutBack" && message.contains("Service kubevirt/virt-api")
             })
@@ -44,10 +44,10 @@ fn what_is_deleted_comes_back() {
 }
 
 #[test]
-fn what_is_edited_is_put_back_with_one_write_each() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
+fn each_edited_object_is_repaired_with_one_write() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
         let other = json!([{ "name": "virt-api", "image": "example.com/other" }]);
         let cases = [
             (
@@ -117,29 +117,33 @@ fn what_is_edited_is_put_back_with_one_write_each() {
                 "/metadata/labels/app.kubernetes.io~1component",
             ),
         ];
-        ground.asked();
+        scenario.take_requests();
         let count = cases.len() as u64;
         for (kind, name, patch, path) in cases {
-            let before = ground.get(kind, name).await.pointer(path).cloned();
-            let edited = ground.patch(kind, name, patch).await.pointer(path).cloned();
+            let before = scenario.get(kind, name).await.pointer(path).cloned();
+            let edited = scenario
+                .patch(kind, name, patch)
+                .await
+                .pointer(path)
+                .cloned();
             assert_ne!(edited, before, "{kind} {name}");
-            ground
+            scenario
                 .until(kind, name, |now| now.pointer(path).cloned() == before)
                 .await;
         }
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        let mut written = ground.written();
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        let mut written = scenario.take_writes();
         written.remove("patch kubevirts/status");
         assert_eq!(written.values().sum::<u64>(), count, "{written:#?}");
     });
 }
 
 #[test]
-fn what_cannot_be_changed_is_made_anew() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
+fn objects_with_immutable_drift_are_recreated() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
         for (kind, name, changed) in [
             (
                 "ClusterRoleBinding",
@@ -152,7 +156,7 @@ fn what_cannot_be_changed_is_made_anew() {
                 json!({ "spec": { "clusterIP": null } }),
             ),
         ] {
-            let wanted = ground.get(kind, name).await;
+            let wanted = scenario.get(kind, name).await;
             let mut other = wanted.clone();
             let metadata = json!({
                 "name": name, "labels": wanted["metadata"]["labels"],
@@ -163,32 +167,33 @@ fn what_cannot_be_changed_is_made_anew() {
                 spec.remove("clusterIPs");
             }
             merge(&mut other, changed);
-            ground.delete(kind, name).await;
-            // Somebody is faster than the operator, or makes it anew after it did.
+            scenario.delete(kind, name).await;
+            // Another client may recreate the object before or after the operator does.
             let path = if kind == "Service" {
                 "/spec/clusterIP"
             } else {
                 "/roleRef/name"
             };
-            if ground.try_create(kind, other.clone()).await.is_err() {
-                ground.delete(kind, name).await;
-                ground.create(kind, other).await;
+            if scenario.try_create(kind, other.clone()).await.is_err() {
+                scenario.delete(kind, name).await;
+                scenario.create(kind, other).await;
             }
             let was = wanted.pointer(path).cloned();
-            ground
+            scenario
                 .until(kind, name, |now| now.pointer(path).cloned() == was)
                 .await;
         }
-        ground.until_deployed("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
-fn labels_annotations_and_fields_of_others_stay_also_over_an_update() {
-    tell(async {
-        let ground = Ground::with("v1.8.4").await;
-        let mark = json!({ "example.com/theirs": "yes" });
-        let patch = json!({ "metadata": { "labels": mark, "annotations": mark } });
+fn foreign_labels_annotations_and_fields_survive_an_upgrade() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.8.4").await;
+        let foreign_entry = json!({ "example.com/theirs": "yes" });
+        let patch =
+            json!({ "metadata": { "labels": foreign_entry, "annotations": foreign_entry } });
         let all = [
             ("Deployment", "virt-api"),
             ("DaemonSet", "virt-handler"),
@@ -200,68 +205,68 @@ fn labels_annotations_and_fields_of_others_stay_also_over_an_update() {
             ("ValidatingWebhookConfiguration", "virt-api-validator"),
         ];
         for (kind, name) in all {
-            ground.patch(kind, name, patch.clone()).await;
+            scenario.patch(kind, name, patch.clone()).await;
         }
-        let pods = pods(&ground).await;
-        ground.wait(60).await;
-        assert_eq!(self::pods(&ground).await, pods);
-        ground.asked();
-        ground.wait(600).await;
-        assert_eq!(ground.written(), [].into());
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground.until_deployed("v1.9.0").await;
+        let pods = pods(&scenario).await;
+        scenario.wait(60).await;
+        assert_eq!(self::pods(&scenario).await, pods);
+        scenario.take_requests();
+        scenario.wait(600).await;
+        assert_eq!(scenario.take_writes(), [].into());
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario.until_deployed("v1.9.0").await;
         for (kind, name) in all {
-            let object = ground.get(kind, name).await;
+            let object = scenario.get(kind, name).await;
             for part in ["labels", "annotations"] {
-                let theirs = &object["metadata"][part]["example.com/theirs"];
-                assert_eq!(theirs, "yes", "{part} of {kind} {name}");
+                let foreign = &object["metadata"][part]["example.com/theirs"];
+                assert_eq!(foreign, "yes", "{part} of {kind} {name}");
             }
         }
     });
 }
 
 #[test]
-fn an_object_that_was_there_before_is_taken_over_and_what_is_nobodys_business_is_left() {
-    tell(async {
-        let ground = Ground::begin().await;
+fn an_existing_object_is_adopted_and_its_foreign_fields_are_kept() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
         let labels = json!({ "example.com/theirs": "yes" });
-        ground
+        scenario
             .create(
                 "ServiceAccount",
                 json!({ "metadata": { "name": "kubevirt-controller", "labels": labels } }),
             )
             .await;
-        let theirs = json!({ "metadata": { "name": "theirs" }, "data": { "a": "b" } });
-        ground.create("ConfigMap", theirs).await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let account = ground.get("ServiceAccount", "kubevirt-controller").await;
+        let foreign = json!({ "metadata": { "name": "theirs" }, "data": { "a": "b" } });
+        scenario.create("ConfigMap", foreign).await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        let account = scenario.get("ServiceAccount", "kubevirt-controller").await;
         let labels = &account["metadata"]["labels"];
         assert_eq!(labels["app.kubernetes.io/managed-by"], "virt-operator");
         assert_eq!(labels["example.com/theirs"], "yes");
-        ground.get("ConfigMap", "theirs").await;
+        scenario.get("ConfigMap", "theirs").await;
     });
 }
 
 #[test]
-fn what_is_marked_as_the_operators_and_belongs_to_no_version_goes() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn managed_objects_of_no_version_are_deleted() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         let labels = json!({ "app.kubernetes.io/managed-by": "virt-operator" });
         let stray = json!({ "metadata": { "name": "stray", "labels": labels } });
-        ground.create("ServiceAccount", stray).await;
-        ground.until_gone("ServiceAccount", "stray").await;
+        scenario.create("ServiceAccount", stray).await;
+        scenario.until_gone("ServiceAccount", "stray").await;
     });
 }
 
 #[test]
-fn a_label_that_makes_it_ours_comes_back() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn a_removed_ownership_label_is_restored() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         let label = "app.kubernetes.io/managed-by";
         let unlabelled = json!({ "metadata": { "labels": { label: null } } });
-        ground.patch("Service", "virt-api", unlabelled).await;
-        ground
+        scenario.patch("Service", "virt-api", unlabelled).await;
+        scenario
             .until("Service", "virt-api", |service| {
                 service["metadata"]["labels"][label] == "virt-operator"
             })
@@ -270,34 +275,34 @@ fn a_label_that_makes_it_ours_comes_back() {
 }
 
 #[test]
-fn a_field_that_somebody_applies_by_force_does_not_start_a_war() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
-        ground.asked();
+fn a_field_conflict_by_forced_apply_does_not_cause_a_write_loop() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
+        scenario.take_requests();
         let params = PatchParams::apply("somebody").force();
         let replicas = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": "virt-controller", "namespace": NAMESPACE },
             "spec": { "replicas": 5 },
         });
-        let api = ground.api("Deployment");
+        let api = scenario.api("Deployment");
         api.patch("virt-controller", &params, &Patch::Apply(replicas))
             .await
             .unwrap();
-        ground
+        scenario
             .until("Deployment", "virt-controller", |found| {
                 found["spec"]["replicas"] == 2
             })
             .await;
-        ground.wait(600).await;
-        assert_eq!(ground.written()["patch deployments"], 1);
+        scenario.wait(600).await;
+        assert_eq!(scenario.take_writes()["patch deployments"], 1);
     });
 }
 
-/// The pods that are there, by uid.
-async fn pods(ground: &Ground) -> BTreeSet<String> {
-    let pods = ground.list("Pod").await;
+/// UIDs of all pods.
+async fn pods(scenario: &InstallScenario) -> BTreeSet<String> {
+    let pods = scenario.list("Pod").await;
     let uids = pods.iter().map(|pod| pod["metadata"]["uid"].to_string());
     uids.collect()
 }

@@ -1,4 +1,4 @@
-//! What the operator meets with, and what it says of it.
+//! Faults of API server, webhooks and kinds, and how the operator reports them.
 
 use std::sync::Arc;
 
@@ -14,54 +14,54 @@ use plan::kubevirt::{Object, Strategy, strategy::decode};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Ground, NAME, NAMESPACE, REGISTRY, condition, tell},
-    line::Fault,
+    fault_injection::Fault,
+    scenario::{InstallScenario, NAME, NAMESPACE, REGISTRY, condition, run_scenario},
 };
 
 #[test]
-fn a_write_that_is_refused_is_told_and_tried_again() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.line.fail(|method, path| {
-            let is_it = *method == Method::PATCH && path.ends_with("/deployments/virt-api");
-            is_it.then_some(Fault::Status(403))
+fn a_refused_write_is_reported_and_retried() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.faults.inject(|method, path| {
+            let is_match = *method == Method::PATCH && path.ends_with("/deployments/virt-api");
+            is_match.then_some(Fault::Status(403))
         });
-        ground.install("v1.9.0").await;
-        let degraded = ground.until_condition("Degraded", "True").await;
+        scenario.install("v1.9.0").await;
+        let degraded = scenario.until_condition("Degraded", "True").await;
         let message = degraded["message"].as_str().unwrap();
         assert!(
             message.contains("Deployment kubevirt/virt-api"),
             "{message}"
         );
-        assert!(message.contains("told to fail"), "{message}");
-        ground.line.mend();
-        ground.until_deployed("v1.9.0").await;
-        let kubevirt = ground.kubevirt().await;
+        assert!(message.contains("injected fault"), "{message}");
+        scenario.faults.clear();
+        scenario.until_deployed("v1.9.0").await;
+        let kubevirt = scenario.kubevirt().await;
         assert_eq!(condition(&kubevirt, "Degraded")["status"], "False");
     });
 }
 
 #[test]
-fn an_api_server_that_is_away_for_a_while_stops_nothing_for_good() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.line.until_writes(20).await;
-        ground.line.fail(|_, _| Some(Fault::Refused));
-        ground.line.cut();
-        ground.wait(120).await;
-        ground.line.mend();
-        ground.until_deployed("v1.9.0").await;
-        let events = ground.events().await;
+fn an_api_server_outage_does_not_stop_the_installation() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.install("v1.9.0").await;
+        scenario.faults.until_writes(20).await;
+        scenario.faults.inject(|_, _| Some(Fault::Refused));
+        scenario.faults.drop_connections();
+        scenario.wait(120).await;
+        scenario.faults.clear();
+        scenario.until_deployed("v1.9.0").await;
+        let events = scenario.events().await;
         assert!(!events.is_empty());
     });
 }
 
-/// As virt-api's do, two webhooks of one server are for a kind each.
+/// Two webhooks of one server, one per kind, as virt-api has.
 #[test]
-fn a_webhook_that_fails_is_tried_with_one_object_for_all_of_the_stage() {
-    tell(async {
-        let mut ground = Ground::with("v1.9.0").await;
+fn a_failing_webhook_is_retried_with_one_object_of_the_stage() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.9.0").await;
         let webhook = |resource: &str| {
             json!({
                 "name": format!("{resource}.example.com"),
@@ -80,7 +80,7 @@ fn a_webhook_that_fails_is_tried_with_one_object_for_all_of_the_stage() {
         ];
         let configuration = json!({ "metadata": { "name": "broken" }, "webhooks": webhooks });
         let kind = "ValidatingWebhookConfiguration";
-        ground.create(kind, configuration).await;
+        scenario.create(kind, configuration).await;
         let object = |kind: &str, number: usize, spec: Value| {
             json!({
                 "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": kind,
@@ -96,8 +96,8 @@ fn a_webhook_that_fails_is_tried_with_one_object_for_all_of_the_stage() {
                 ]
             })
             .collect();
-        ground.asked();
-        add_to_strategy(&mut ground, &added).await;
+        scenario.take_requests();
+        add_to_strategy(&mut scenario, &added).await;
         let message = |kubevirt: &Value| {
             let progressing = condition(kubevirt, "Progressing");
             progressing["message"]
@@ -105,46 +105,46 @@ fn a_webhook_that_fails_is_tried_with_one_object_for_all_of_the_stage() {
                 .unwrap_or_default()
                 .to_owned()
         };
-        ground
+        scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 message(kubevirt).contains(".example.com")
             })
             .await;
-        ground.wait(120).await;
-        let written = ground.written();
+        scenario.wait(120).await;
+        let written = scenario.take_writes();
         let tries: u64 = written
             .iter()
             .filter(|(what, _)| what.starts_with("patch virtualmachinecluster"))
             .map(|(_, count)| count)
             .sum();
-        // The first round has ten under way at a time, of which the other kind may be tried once more;
-        // then one object is tried for all, seven times in two minutes.
+        // The first round has ten writes in flight, some of which retry for the other kind; then one
+        // object is retried for all, seven times in two minutes.
         assert!((2..=18).contains(&tries), "{tries} tries: {written:#?}");
         let statuses = written["patch kubevirts/status"];
         assert!(statuses <= 5, "{statuses} writes to the status");
-        ground.delete(kind, "broken").await;
+        scenario.delete(kind, "broken").await;
         for kind in [
             "VirtualMachineClusterInstancetype",
             "VirtualMachineClusterPreference",
         ] {
-            ground.until(kind, "added-59", |_| true).await;
+            scenario.until(kind, "added-59", |_| true).await;
         }
-        ground.until_deployed("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
-fn the_pod_that_a_step_waits_for_is_named_within_a_minute() {
-    tell(async {
-        let ground = Ground::begin().await;
+fn the_pod_that_blocks_a_step_is_named_within_a_minute() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
         let nowhere = json!({ "nodePlacement": { "nodeSelector": { "example.com/no": "node" } } });
-        ground
+        scenario
             .install_with(json!({
                 "imageTag": "v1.9.0", "imageRegistry": REGISTRY, "infra": nowhere,
             }))
             .await;
-        // The strategy's Job has the same placement.
-        let kubevirt = ground
+        // The strategy Job has the same placement.
+        let kubevirt = scenario
             .until_within(60, "KubeVirt", NAME, |kubevirt| {
                 let message = condition(kubevirt, "Progressing")["message"].as_str();
                 let words = ["waiting for ", "(", "pod ", "Unschedulable"];
@@ -156,40 +156,42 @@ fn the_pod_that_a_step_waits_for_is_named_within_a_minute() {
 }
 
 #[test]
-fn a_rollout_that_waits_for_a_pod_has_an_event_within_a_minute() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until("Deployment", "virt-api", |_| true).await;
-        ground.fail("Deployment", "virt-api", "NeverReady").await;
-        ground
+fn a_rollout_blocked_by_a_pod_has_an_event_within_a_minute() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.install("v1.9.0").await;
+        scenario.until("Deployment", "virt-api", |_| true).await;
+        scenario
+            .set_fault("Deployment", "virt-api", "NeverReady")
+            .await;
+        scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Progressing")["reason"] == "RollingOutVirtApi"
             })
             .await;
-        ground.asked();
-        let kubevirt = ground
+        scenario.take_requests();
+        let kubevirt = scenario
             .until_within(60, "KubeVirt", NAME, |kubevirt| {
                 let message = condition(kubevirt, "Progressing")["message"].to_string();
                 let words = ["Deployment kubevirt/virt-api (", "; pod virt-api-"];
                 words.iter().all(|words| message.contains(words))
             })
             .await;
-        ground
+        scenario
             .until_event(60, |reason, text| {
                 reason == "Waiting" && text.contains("; pod virt-api-")
             })
             .await;
         assert_ne!(condition(&kubevirt, "Degraded")["reason"], "Stalled");
-        let statuses = ground.written().remove("patch kubevirts/status");
+        let statuses = scenario.take_writes().remove("patch kubevirts/status");
         assert!(statuses.unwrap_or_default() <= 3, "{statuses:?}");
     });
 }
 
-/// Has the operator take its strategy from a file, which has an object of a kind more.
-async fn add_to_strategy(ground: &mut Ground, objects: &[Value]) {
-    ground.stop_operator().await;
-    let config_maps = ground.list("ConfigMap").await;
+/// Restarts the operator with a strategy file that has additional objects.
+async fn add_to_strategy(scenario: &mut InstallScenario, objects: &[Value]) {
+    scenario.stop_operator().await;
+    let config_maps = scenario.list("ConfigMap").await;
     let mut strategies = config_maps.into_iter().filter(|config_map| {
         let labels = &config_map["metadata"]["labels"];
         labels["kubevirt.io/install-strategy"].is_string()
@@ -200,11 +202,11 @@ async fn add_to_strategy(ground: &mut Ground, objects: &[Value]) {
     let mut strategy = Strategy::parse(&text).unwrap();
     let objects = objects.iter().map(|object| Object::new(object).unwrap());
     strategy.objects.extend(objects);
-    ground.options.strategies = vec![Given {
+    scenario.options.strategies = vec![Given {
         version: "v1.9.0".to_owned(),
         strategy: Arc::new(strategy),
     }];
-    ground.start_operator();
+    scenario.start_operator();
 }
 
 fn definition_of_widgets() -> Value {
@@ -223,11 +225,11 @@ fn definition_of_widgets() -> Value {
 }
 
 #[test]
-fn an_object_whose_kind_comes_later_is_made_then() {
-    tell(async {
-        let mut ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+fn an_object_is_created_once_its_kind_is_served() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::start().await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
         for (kind, rest) in [
             (
                 "ClusterRole",
@@ -251,30 +253,30 @@ fn an_object_whose_kind_comes_later_is_made_then() {
         ] {
             let mut object = rest;
             object["metadata"] = json!({ "name": "widgets" });
-            ground.create(kind, object).await;
+            scenario.create(kind, object).await;
         }
         let widget = json!({
             "apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": { "name": "sprocket", "namespace": NAMESPACE },
         });
-        add_to_strategy(&mut ground, std::slice::from_ref(&widget)).await;
-        ground.wait(300).await;
-        ground.asked();
-        ground.delete("Service", "virt-api").await;
-        ground.wait(600).await;
-        ground.get("Service", "virt-api").await;
-        let asked = ground.asked();
+        add_to_strategy(&mut scenario, std::slice::from_ref(&widget)).await;
+        scenario.wait(300).await;
+        scenario.take_requests();
+        scenario.delete("Service", "virt-api").await;
+        scenario.wait(600).await;
+        scenario.get("Service", "virt-api").await;
+        let requests = scenario.take_requests();
         let is_read = |what: &String| what.starts_with("get ") || what.starts_with("list ");
-        // Where time is real, discovery still retries.
-        if !ground.cluster.is_real() {
-            assert!(!asked.keys().any(is_read), "{asked:?}");
+        // In real time, discovery is still retried.
+        if !scenario.cluster.is_real() {
+            assert!(!requests.keys().any(is_read), "{requests:?}");
         }
         let definition = definition_of_widgets();
-        sandbox::apply(&ground.client, definition).await.unwrap();
-        ground.wait(60).await;
+        sandbox::apply(&scenario.client, definition).await.unwrap();
+        scenario.wait(60).await;
         let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
         let widgets: Api<DynamicObject> = Api::namespaced_with(
-            ground.client.clone(),
+            scenario.client.clone(),
             NAMESPACE,
             &ApiResource::from_gvk(&kind),
         );
@@ -283,82 +285,83 @@ fn an_object_whose_kind_comes_later_is_made_then() {
 }
 
 #[test]
-fn a_ca_that_has_lost_its_labels_is_taken_in_as_it_is() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let before = ground.get("Secret", "kubevirt-ca").await;
+fn a_ca_without_its_labels_is_adopted_unchanged() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        let before = scenario.get("Secret", "kubevirt-ca").await;
         let label = "app.kubernetes.io/managed-by";
         let unlabelled = json!({ "metadata": { "labels": { label: null } } });
-        ground.patch("Secret", "kubevirt-ca", unlabelled).await;
-        ground.wait(60).await;
-        let after = ground.get("Secret", "kubevirt-ca").await;
+        scenario.patch("Secret", "kubevirt-ca", unlabelled).await;
+        scenario.wait(60).await;
+        let after = scenario.get("Secret", "kubevirt-ca").await;
         assert_eq!(after["metadata"]["labels"][label], "virt-operator");
-        // A comparison that fails must not print keys.
+        // assert_eq! would print keys.
         assert!(after["data"] == before["data"], "there is another CA");
     });
 }
 
 #[test]
-fn the_definition_of_kubevirt_comes_back_and_its_objects_go_with_it() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+fn a_deleted_kubevirt_definition_is_recreated_without_its_objects() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
         let name = "kubevirts.kubevirt.io";
-        let before = ground.get("CustomResourceDefinition", name).await;
-        ground.delete("CustomResourceDefinition", name).await;
-        let after = ground
+        let before = scenario.get("CustomResourceDefinition", name).await;
+        scenario.delete("CustomResourceDefinition", name).await;
+        let after = scenario
             .until("CustomResourceDefinition", name, |found| {
                 found["metadata"]["uid"] != before["metadata"]["uid"]
             })
             .await;
         assert!(after["metadata"]["deletionTimestamp"].is_null());
-        assert!(ground.find("Deployment", "virt-api").await.is_none());
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+        assert!(scenario.find("Deployment", "virt-api").await.is_none());
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
-fn refuse_reads_of(ground: &Ground, plural: &'static str) {
-    ground.line.fail(move |method, path| {
-        let is_it = *method == Method::GET && path.ends_with(plural);
-        is_it.then_some(Fault::Status(403))
+fn refuse_reads_of(scenario: &InstallScenario, plural: &'static str) {
+    scenario.faults.inject(move |method, path| {
+        let is_match = *method == Method::GET && path.ends_with(plural);
+        is_match.then_some(Fault::Status(403))
     });
 }
 
 #[test]
-fn a_kind_that_may_not_be_seen_stops_no_installation_but_its_removal() {
-    tell(async {
-        let mut ground = Ground::without_operator(|_| {}).await;
-        refuse_reads_of(&ground, "/validatingadmissionpolicies");
-        ground.start_operator();
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.delete("KubeVirt", NAME).await;
-        let synchronized = ground.until_condition("Synchronized", "False").await;
+fn a_kind_without_list_rights_blocks_only_the_removal() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::without_operator(|_| {}).await;
+        refuse_reads_of(&scenario, "/validatingadmissionpolicies");
+        scenario.start_operator();
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.delete("KubeVirt", NAME).await;
+        let synchronized = scenario.until_condition("Synchronized", "False").await;
         let message = synchronized["message"].as_str().unwrap();
-        let told =
-            "the operator cannot read objects of kind ValidatingAdmissionPolicy: told to fail";
-        assert!(message.contains(told), "{message}");
-        ground.line.mend();
-        ground.until_gone("KubeVirt", NAME).await;
+        let expected =
+            "the operator cannot read objects of kind ValidatingAdmissionPolicy: injected fault";
+        assert!(message.contains(expected), "{message}");
+        scenario.faults.clear();
+        scenario.until_gone("KubeVirt", NAME).await;
     });
 }
 
 #[test]
-fn a_kind_that_must_be_seen_is_named_until_it_is() {
-    tell(async {
-        let mut ground = Ground::without_operator(|_| {}).await;
-        refuse_reads_of(&ground, "/poddisruptionbudgets");
-        ground.start_operator();
-        ground.install("v1.9.0").await;
-        let degraded = ground.until_condition("Degraded", "True").await;
+fn a_required_kind_without_list_rights_is_reported_until_granted() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::without_operator(|_| {}).await;
+        refuse_reads_of(&scenario, "/poddisruptionbudgets");
+        scenario.start_operator();
+        scenario.install("v1.9.0").await;
+        let degraded = scenario.until_condition("Degraded", "True").await;
         let message = degraded["message"].as_str().unwrap();
-        let told = "the operator cannot read objects of kind PodDisruptionBudget: told to fail";
-        assert!(message.contains(told), "{message}");
-        ground.line.mend();
-        ground.until_deployed("v1.9.0").await;
+        let expected =
+            "the operator cannot read objects of kind PodDisruptionBudget: injected fault";
+        assert!(message.contains(expected), "{message}");
+        scenario.faults.clear();
+        scenario.until_deployed("v1.9.0").await;
     });
 }

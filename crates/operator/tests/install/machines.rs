@@ -1,4 +1,4 @@
-//! Machines run on a KubeVirt that was installed so.
+//! Machines on a KubeVirt that the operator installed.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    film::Film,
-    ground::{Ground, NAME, condition, tell},
-    stories::own_definitions,
+    harness::own_definitions,
+    recording::WatchRecording,
+    scenario::{InstallScenario, NAME, condition, run_scenario},
 };
 
 fn define_machines(setup: &mut Setup) {
     setup.definitions = own_definitions();
 }
 
-/// Runs the Machine operator beside the KubeVirt operator.
-fn start_machine_operator(ground: &Ground) -> (CancellationToken, JoinHandle<()>) {
+/// Starts the Machine operator beside the KubeVirt operator.
+fn start_machine_operator(scenario: &InstallScenario) -> (CancellationToken, JoinHandle<()>) {
     let options = machine::Options {
         namespaces: Vec::new(),
         reconcile_interval: Duration::from_secs(30),
@@ -27,55 +27,56 @@ fn start_machine_operator(ground: &Ground) -> (CancellationToken, JoinHandle<()>
         seed: 1,
         ..machine::Options::default()
     };
-    let clock = ground.cluster.clock();
-    let operator = machine::Operator::alone(ground.client.clone(), options, clock);
+    let clock = scenario.cluster.clock();
+    let operator = machine::Operator::alone(scenario.client.clone(), options, clock);
     let token = CancellationToken::new();
     let running = tokio::spawn(operator.run(token.clone()));
     (token, running)
 }
 
 #[test]
-fn kubevirt_can_be_removed_under_machines_which_continue_after_the_next_installation() {
-    tell(async {
-        let ground = Ground::begin_with(define_machines).await;
-        let (token, running) = start_machine_operator(&ground);
+fn machines_survive_a_removal_and_reinstallation_of_kubevirt() {
+    run_scenario(async {
+        let scenario = InstallScenario::start_with(define_machines).await;
+        let (token, running) = start_machine_operator(&scenario);
         let machine =
             |name: &str| json!({ "metadata": { "name": name }, "spec": { "template": "small" } });
-        ground.create("Machine", machine("web")).await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+        scenario.create("Machine", machine("web")).await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
         let is_running = |machine: &serde_json::Value| machine["status"]["phase"] == "Running";
-        ground.until("Machine", "web", is_running).await;
-        let claim = ground.get("PersistentVolumeClaim", "web-root").await;
+        scenario.until("Machine", "web", is_running).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-root").await;
 
-        let machines = Film::of(&ground, "VirtualMachine").await;
-        let told = Film::of(&ground, "Machine").await;
-        // Somebody holds the removal up, for longer than the operator waits to repeat itself.
+        let machines = WatchRecording::start(&scenario, "VirtualMachine").await;
+        let recording = WatchRecording::start(&scenario, "Machine").await;
+        // A foreign finalizer blocks the removal for longer than the operator waits before it repeats a
+        // write.
         let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-        ground.patch("VirtualMachine", "web", hold).await;
-        ground.delete("KubeVirt", NAME).await;
-        // The Machine operator learns of the deletion by a watch of its own.
-        ground.wait(2).await;
-        ground.create("Machine", machine("late")).await;
-        ground
+        scenario.patch("VirtualMachine", "web", hold).await;
+        scenario.delete("KubeVirt", NAME).await;
+        // The Machine operator observes the deletion through a watch of its own.
+        scenario.wait(2).await;
+        scenario.create("Machine", machine("late")).await;
+        scenario
             .until("Machine", "late", |machine| {
                 condition(machine, "Ready")["reason"] == "KubeVirtBeingRemoved"
             })
             .await;
-        ground.wait(60).await;
+        scenario.wait(60).await;
         let let_go = json!({ "metadata": { "finalizers": null } });
-        ground.patch("VirtualMachine", "web", let_go).await;
-        ground.until_gone("KubeVirt", NAME).await;
+        scenario.patch("VirtualMachine", "web", let_go).await;
+        scenario.until_gone("KubeVirt", NAME).await;
         let uids = machines.values(|vm| vm["metadata"]["uid"].clone());
         assert_eq!(uids.len(), 1, "a VirtualMachine was created: {uids:?}");
-        let reasons = told.values(|machine| condition(machine, "Ready")["reason"].clone());
+        let reasons = recording.values(|machine| condition(machine, "Ready")["reason"].clone());
         assert!(!reasons.contains(&json!("StoppedByOther")), "{reasons:?}");
 
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.until("Machine", "web", is_running).await;
-        ground.until("Machine", "late", is_running).await;
-        let again = ground.get("PersistentVolumeClaim", "web-root").await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.until("Machine", "web", is_running).await;
+        scenario.until("Machine", "late", is_running).await;
+        let again = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(again["metadata"]["uid"], claim["metadata"]["uid"]);
         token.cancel();
         running.await.unwrap();
@@ -83,46 +84,46 @@ fn kubevirt_can_be_removed_under_machines_which_continue_after_the_next_installa
 }
 
 #[test]
-fn a_machine_runs_on_it_and_goes_on_running_while_it_is_updated() {
-    tell(async {
-        let ground = Ground::begin_with(define_machines).await;
-        let (token, running) = start_machine_operator(&ground);
-        ground
+fn a_machine_keeps_running_during_an_upgrade() {
+    run_scenario(async {
+        let scenario = InstallScenario::start_with(define_machines).await;
+        let (token, running) = start_machine_operator(&scenario);
+        scenario
             .create(
                 "Machine",
                 json!({ "metadata": { "name": "web" }, "spec": { "template": "small" } }),
             )
             .await;
-        ground.install("v1.8.4").await;
-        ground.until_deployed("v1.8.4").await;
-        ground
+        scenario.install("v1.8.4").await;
+        scenario.until_deployed("v1.8.4").await;
+        scenario
             .until("Machine", "web", |machine| {
                 machine["status"]["phase"] == "Running"
             })
             .await;
-        let instance = ground.get("VirtualMachineInstance", "web").await;
-        let machines = Film::of(&ground, "Machine").await;
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(300).await;
+        let instance = scenario.get("VirtualMachineInstance", "web").await;
+        let machines = WatchRecording::start(&scenario, "Machine").await;
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(300).await;
         let phases = machines.values(|machine| machine["status"]["phase"].clone());
         assert_eq!(phases, ["Running"]);
-        let after = ground.get("VirtualMachineInstance", "web").await;
+        let after = scenario.get("VirtualMachineInstance", "web").await;
         assert_eq!(after["metadata"]["uid"], instance["metadata"]["uid"]);
 
-        // What is new is made by the new version.
-        ground
+        // New launcher pods have the new version.
+        scenario
             .create(
                 "Machine",
                 json!({ "metadata": { "name": "new" }, "spec": { "template": "small" } }),
             )
             .await;
-        ground
+        scenario
             .until("Machine", "new", |machine| {
                 machine["status"]["phase"] == "Running"
             })
             .await;
-        let pods = ground.list("Pod").await;
+        let pods = scenario.list("Pod").await;
         let image = |machine: &str| {
             let of = |pod: &&serde_json::Value| {
                 pod["metadata"]["name"]

@@ -1,22 +1,22 @@
-//! Stories of KubeVirt itself: how it is installed, upgraded, healed and removed.
+//! Scenarios of KubeVirt's installation, upgrade, repair and removal.
 //!
-//! Each runs on a sandbox of its own, on paused time; or, with `KUBECONFIG_E2E`, on a kube-apiserver of
-//! its own, in real time. The operator runs with exactly the rights of config/rbac/virt-operator. Strategies are the sandbox's synthetic ones; what is told of real ones
-//! reads them from the folder that `KUBEVIRT_OPERATOR_DATA` names, and is left out, and said so, where
-//! it is not set.
+//! Each runs on a sandbox of its own in virtual time; or, with `KUBECONFIG_E2E`, on a kube-apiserver of
+//! its own in real time. The operator runs with exactly the rights of config/rbac/virt-operator.
+//! Strategies are the sandbox's synthetic ones; scenarios of real releases read theirs from the folder
+//! that `KUBEVIRT_OPERATOR_DATA` names, and are ignored by default.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
 
-mod census;
-mod film;
-mod ground;
-#[path = "../stories/lib.rs"]
+mod deadlines;
+#[path = "../harness/lib.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
-mod stories;
-mod waits;
+mod harness;
+mod inventory;
+mod recording;
+mod scenario;
 
 mod admission;
 mod certificates;
@@ -35,10 +35,10 @@ mod strategy;
 mod takeover;
 mod upgrade;
 
-use stories::{Suite, line};
+use harness::{Suite, fault_injection};
 
 const SUITE: Suite = Suite {
-    account: (ground::NAMESPACE, "kubevirt-operator"),
+    account: (scenario::NAMESPACE, "kubevirt-operator"),
     setup: || sandbox::Setup {
         kubevirt: sandbox::KubeVirtMode::Managed,
         ..sandbox::Setup::seeded(1)

@@ -1,123 +1,123 @@
-//! What Prometheus reads, where there is one.
+//! Objects of the Prometheus Operator, and the operator's metrics.
 
 use std::collections::BTreeMap;
 
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, NAME, tell};
+use crate::scenario::{InstallScenario, NAME, run_scenario};
 
 #[test]
-fn monitoring_comes_when_its_kinds_do_and_needs_no_restart() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
+fn monitoring_objects_are_created_once_their_kinds_are_served() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
         let namespace = json!({ "metadata": { "name": "monitoring" } });
-        ground.create("Namespace", namespace).await;
+        scenario.create("Namespace", namespace).await;
         let account =
             json!({ "metadata": { "name": "prometheus-k8s", "namespace": "monitoring" } });
-        ground.create("ServiceAccount", account).await;
-        ground.wait(60).await;
-        assert_eq!(ground.find("Role", "kubevirt-monitoring").await, None);
-        define(&ground, "ServiceMonitor", "servicemonitors").await;
-        define(&ground, "PrometheusRule", "prometheusrules").await;
-        ground
+        scenario.create("ServiceAccount", account).await;
+        scenario.wait(60).await;
+        assert_eq!(scenario.find("Role", "kubevirt-monitoring").await, None);
+        define(&scenario, "ServiceMonitor", "servicemonitors").await;
+        define(&scenario, "PrometheusRule", "prometheusrules").await;
+        scenario
             .until("PrometheusRule", "prometheus-kubevirt-rules", |rule| {
                 rule["apiVersion"] == "monitoring.coreos.com/v1"
             })
             .await;
-        ground.until_deployed("v1.9.0").await;
-        let monitors = monitors(&ground).await;
+        scenario.until_deployed("v1.9.0").await;
+        let monitors = monitors(&scenario).await;
         assert_eq!(monitors, ["prometheus-kubevirt-rules"]);
-        let binding = ground.get("RoleBinding", "kubevirt-monitoring").await;
+        let binding = scenario.get("RoleBinding", "kubevirt-monitoring").await;
         assert_eq!(binding["subjects"][0]["namespace"], "monitoring");
 
-        // Deleted, they come back; without their kinds, nobody misses them.
-        ground
+        // They are recreated when deleted, unless their kinds are not served.
+        scenario
             .delete("PrometheusRule", "prometheus-kubevirt-rules")
             .await;
-        ground
+        scenario
             .until("PrometheusRule", "prometheus-kubevirt-rules", |_| true)
             .await;
         for plural in ["servicemonitors", "prometheusrules"] {
             let name = format!("{plural}.monitoring.coreos.com");
-            ground.delete("CustomResourceDefinition", &name).await;
-            ground.until_gone("CustomResourceDefinition", &name).await;
+            scenario.delete("CustomResourceDefinition", &name).await;
+            scenario.until_gone("CustomResourceDefinition", &name).await;
         }
-        ground
+        scenario
             .until_gone("RoleBinding", "kubevirt-monitoring")
             .await;
-        ground.until_deployed("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
-fn the_resource_says_where_prometheus_is_and_the_old_monitor_goes() {
-    tell(async {
-        let ground = Ground::begin().await;
-        define(&ground, "ServiceMonitor", "servicemonitors").await;
-        define(&ground, "PrometheusRule", "prometheusrules").await;
+fn a_changed_monitoring_namespace_moves_the_service_monitor() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        define(&scenario, "ServiceMonitor", "servicemonitors").await;
+        define(&scenario, "PrometheusRule", "prometheusrules").await;
         for name in ["monitoring", "observability"] {
-            ground
+            scenario
                 .create("Namespace", json!({ "metadata": { "name": name } }))
                 .await;
         }
         let account =
             json!({ "metadata": { "name": "prometheus-k8s", "namespace": "monitoring" } });
-        ground.create("ServiceAccount", account).await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        assert_eq!(monitors(&ground).await, ["prometheus-kubevirt-rules"]);
+        scenario.create("ServiceAccount", account).await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        assert_eq!(monitors(&scenario).await, ["prometheus-kubevirt-rules"]);
         let account = json!({ "metadata": { "name": "watcher", "namespace": "observability" } });
-        ground.create("ServiceAccount", account).await;
-        ground
-            .change(json!({ "monitorNamespace": "observability", "monitorAccount": "watcher" }))
+        scenario.create("ServiceAccount", account).await;
+        scenario
+            .patch_spec(json!({ "monitorNamespace": "observability", "monitorAccount": "watcher" }))
             .await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        assert_eq!(monitors(&ground).await, Vec::<String>::new());
-        let there = ground.api_in("ServiceMonitor", "observability");
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        assert_eq!(monitors(&scenario).await, Vec::<String>::new());
+        let there = scenario.api_in("ServiceMonitor", "observability");
         there.get("prometheus-kubevirt-rules").await.unwrap();
-        let binding = ground.get("RoleBinding", "kubevirt-monitoring").await;
+        let binding = scenario.get("RoleBinding", "kubevirt-monitoring").await;
         assert_eq!(binding["subjects"][0]["name"], "watcher");
     });
 }
 
 #[test]
-fn conditions_and_versions_of_the_resource_are_figures_until_it_goes() {
-    tell(async {
-        let ground = Ground::begin().await;
-        assert!(conditions(&ground).is_empty());
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(5).await;
+fn metrics_show_conditions_and_versions_until_the_resource_is_deleted() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        assert!(conditions(&scenario).is_empty());
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(5).await;
         let expected = [("Available", "1"), ("Degraded", "0"), ("Progressing", "0")];
-        for (condition, holds) in expected {
-            assert_eq!(conditions(&ground)[condition], holds, "{condition}");
+        for (condition, value) in expected {
+            assert_eq!(conditions(&scenario)[condition], value, "{condition}");
         }
-        let info = ground.figures("kubevirt_virt_operator_kubevirt_info");
+        let info = scenario.metric_series("kubevirt_virt_operator_kubevirt_info");
         let deployed = "kubevirt_virt_operator_kubevirt_info{phase=\"Deployed\",\
                         target_version=\"v1.9.0\",observed_version=\"v1.9.0\"}";
         assert_eq!(info.into_keys().collect::<Vec<_>>(), [deployed]);
 
-        ground.delete("KubeVirt", NAME).await;
-        ground.until_gone("KubeVirt", NAME).await;
-        ground.wait(5).await;
-        assert!(conditions(&ground).is_empty());
+        scenario.delete("KubeVirt", NAME).await;
+        scenario.until_gone("KubeVirt", NAME).await;
+        scenario.wait(5).await;
+        assert!(conditions(&scenario).is_empty());
     });
 }
 
-/// Whether each condition of the KubeVirt resource holds, as the operator shows it.
-fn conditions(ground: &Ground) -> BTreeMap<String, String> {
-    let shown = ground.figures("kubevirt_virt_operator_kubevirt_condition");
+/// Conditions of the KubeVirt resource in the operator's metrics.
+fn conditions(scenario: &InstallScenario) -> BTreeMap<String, String> {
+    let shown = scenario.metric_series("kubevirt_virt_operator_kubevirt_condition");
     let shown = shown.into_iter();
     shown
-        .map(|(series, holds)| (series.split('"').nth(1).unwrap().to_owned(), holds))
+        .map(|(series, value)| (series.split('"').nth(1).unwrap().to_owned(), value))
         .collect()
 }
 
-/// The ServiceMonitors in the namespace `monitoring`.
-async fn monitors(ground: &Ground) -> Vec<String> {
-    let api = ground.api_in("ServiceMonitor", "monitoring");
+/// Names of the ServiceMonitors in the namespace `monitoring`.
+async fn monitors(scenario: &InstallScenario) -> Vec<String> {
+    let api = scenario.api_in("ServiceMonitor", "monitoring");
     let found = api.list(&ListParams::default()).await.unwrap();
     let names = found
         .items
@@ -126,7 +126,7 @@ async fn monitors(ground: &Ground) -> Vec<String> {
     names.collect()
 }
 
-async fn define(ground: &Ground, kind: &str, plural: &str) {
+async fn define(scenario: &InstallScenario, kind: &str, plural: &str) {
     let group = "monitoring.coreos.com";
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let version: Value = json!({
@@ -140,5 +140,7 @@ async fn define(ground: &Ground, kind: &str, plural: &str) {
             "versions": [version],
         },
     });
-    ground.create("CustomResourceDefinition", definition).await;
+    scenario
+        .create("CustomResourceDefinition", definition)
+        .await;
 }

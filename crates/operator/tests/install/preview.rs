@@ -1,4 +1,4 @@
-//! What is told before anything is touched.
+//! Preview of an installation (`virt-operator plan`).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,25 +14,29 @@ use runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, NAME, NAMESPACE, REGISTRY, tell};
+use crate::scenario::{InstallScenario, NAME, NAMESPACE, REGISTRY, run_scenario};
 
-/// What is told, and what was asked of the API server for it.
-struct Told {
+/// Printed preview, and the requests that it cost.
+struct PlanOutput {
     preview: Preview,
     text: String,
     calls: BTreeMap<String, u64>,
 }
 
-impl Told {
-    /// Where in the text something is told.
+impl PlanOutput {
+    /// Position of a text in the preview.
     #[track_caller]
-    fn place(&self, what: &str) -> usize {
-        let place = self.text.find(what);
-        place.unwrap_or_else(|| panic!("{what:?} is not told:\n{}", self.text))
+    fn position(&self, what: &str) -> usize {
+        let position = self.text.find(what);
+        position.unwrap_or_else(|| panic!("{what:?} is not in the output:\n{}", self.text))
     }
 }
 
-async fn ask(ground: &Ground, spec: Option<Value>, strategies: Vec<Given>) -> Told {
+async fn plan(
+    scenario: &InstallScenario,
+    spec: Option<Value>,
+    strategies: Vec<Given>,
+) -> PlanOutput {
     let kubevirt = spec.map(|spec| {
         let kubevirt = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
@@ -42,17 +46,17 @@ async fn ask(ground: &Ground, spec: Option<Value>, strategies: Vec<Given>) -> To
     });
     let counter = Arc::new(CallCounter::default());
     let client = layered(
-        ground.client.clone(),
+        scenario.client.clone(),
         Fence::open(),
         Limits::UNLIMITED,
         Arc::clone(&counter) as _,
     );
     let question = Question {
-        operator: ground.options.operator.clone(),
+        operator: scenario.options.operator.clone(),
         strategies,
         kubevirt,
     };
-    let now = Time(ground.cluster.clock()());
+    let now = Time(scenario.cluster.clock()());
     let preview = preview(client, question, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     preview.print(&mut text).unwrap();
@@ -60,7 +64,7 @@ async fn ask(ground: &Ground, spec: Option<Value>, strategies: Vec<Given>) -> To
     for ((verb, resource, _), count) in counter.take() {
         *calls.entry(format!("{verb} {resource}")).or_default() += count;
     }
-    Told {
+    PlanOutput {
         text: String::from_utf8(text.into_inner()).unwrap(),
         preview,
         calls,
@@ -83,29 +87,30 @@ fn spec(version: &str) -> Value {
 }
 
 #[test]
-fn an_installation_is_told_on_an_empty_cluster() {
-    tell(async {
-        let ground = Ground::without_operator(|_| {}).await;
-        let told = ask(&ground, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
+fn the_preview_on_an_empty_cluster_lists_the_installation() {
+    run_scenario(async {
+        let scenario = InstallScenario::without_operator(|_| {}).await;
+        let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
         assert!(
-            told.preview.has_changes() && !told.preview.fails(),
+            output.preview.has_changes() && !output.preview.fails(),
             "{}",
-            told.text
+            output.text
         );
-        assert_eq!(told.preview.forecast.end, End::Deployed);
-        assert!(told.text.starts_with(&format!(
+        assert_eq!(output.preview.forecast.end, End::Deployed);
+        assert!(output.text.starts_with(&format!(
             "KubeVirt kubevirt/kubevirt: v1.9.0 from {REGISTRY}\n  + KubeVirt kubevirt/kubevirt\n"
         )));
-        let definitions = told.place("+ CustomResourceDefinition virtualmachines.kubevirt.io\n");
-        let issued = told.place("* Secret kubevirt/kubevirt-ca: a certificate is issued");
-        let api = told.place("+ Deployment kubevirt/virt-api\n");
-        let handler = told.place("+ DaemonSet kubevirt/virt-handler\n");
+        let definitions =
+            output.position("+ CustomResourceDefinition virtualmachines.kubevirt.io\n");
+        let issued = output.position("* Secret kubevirt/kubevirt-ca: a certificate is issued");
+        let api = output.position("+ Deployment kubevirt/virt-api\n");
+        let handler = output.position("+ DaemonSet kubevirt/virt-handler\n");
         assert!(definitions < issued && issued < api && api < handler);
-        told.place("> virt-handler rolls out on 3 nodes, and is waited for\n");
-        // Nothing was written, and nothing is there.
-        let written = told.calls.keys().filter(|call| !is_read(call));
+        output.position("> virt-handler rolls out on 3 nodes, and is waited for\n");
+        // Nothing was written, and no object exists.
+        let written = output.calls.keys().filter(|call| !is_read(call));
         assert_eq!(written.collect::<Vec<_>>(), [""; 0]);
-        assert_eq!(ground.find("Deployment", "virt-api").await, None);
+        assert_eq!(scenario.find("Deployment", "virt-api").await, None);
     });
 }
 
@@ -116,77 +121,77 @@ fn is_read(call: &str) -> bool {
 }
 
 #[test]
-fn without_a_strategy_the_job_is_told_that_writes_it() {
-    tell(async {
-        let ground = Ground::without_operator(|_| {}).await;
-        let told = ask(&ground, Some(spec("v1.9.0")), Vec::new()).await;
-        assert_eq!(told.preview.forecast.end, End::Strategy);
-        told.place("+ Job kubevirt/");
-        told.place("A Job writes the install strategy of the release first");
-        told.place("Preflight: ");
+fn the_preview_without_a_strategy_names_the_strategy_job() {
+    run_scenario(async {
+        let scenario = InstallScenario::without_operator(|_| {}).await;
+        let output = plan(&scenario, Some(spec("v1.9.0")), Vec::new()).await;
+        assert_eq!(output.preview.forecast.end, End::Strategy);
+        output.position("+ Job kubevirt/");
+        output.position("A Job writes the install strategy of the release first");
+        output.position("Preflight: ");
     });
 }
 
 #[test]
-fn nothing_is_told_of_what_is_installed_and_an_update_with_its_order_and_its_fields() {
-    tell(async {
-        let mut ground = Ground::begin().await;
-        ground.install("v1.8.4").await;
-        ground.until_deployed("v1.8.4").await;
-        ground.wait(60).await;
-        ground.stop_operator().await;
+fn the_preview_is_empty_when_deployed_and_lists_order_and_fields_of_an_upgrade() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::start().await;
+        scenario.install("v1.8.4").await;
+        scenario.until_deployed("v1.8.4").await;
+        scenario.wait(60).await;
+        scenario.stop_operator().await;
 
-        let told = ask(&ground, None, Vec::new()).await;
+        let output = plan(&scenario, None, Vec::new()).await;
         assert!(
-            !told.preview.has_changes() && !told.preview.fails(),
+            !output.preview.has_changes() && !output.preview.fails(),
             "{}",
-            told.text
+            output.text
         );
         assert!(
-            told.text.ends_with("\nNothing would change.\n"),
+            output.text.ends_with("\nNothing would change.\n"),
             "{}",
-            told.text
+            output.text
         );
 
-        let told = ask(&ground, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
+        let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
         assert!(
-            told.preview.has_changes() && !told.preview.fails(),
+            output.preview.has_changes() && !output.preview.fails(),
             "{}",
-            told.text
+            output.text
         );
-        told.place("KubeVirt kubevirt/kubevirt: v1.8.4 -> v1.9.0 from");
-        told.place("      spec.imageTag: v1.8.4 -> v1.9.0\n");
-        let handler = told.place("~ DaemonSet kubevirt/virt-handler\n");
-        let controller = told.place("~ Deployment kubevirt/virt-controller\n");
-        let api = told.place("~ Deployment kubevirt/virt-api\n");
-        assert!(handler < controller && controller < api, "{}", told.text);
-        told.place("> virt-handler rolls out on 3 nodes, 3 replaced: one node first");
-        told.place(&format!(
+        output.position("KubeVirt kubevirt/kubevirt: v1.8.4 -> v1.9.0 from");
+        output.position("      spec.imageTag: v1.8.4 -> v1.9.0\n");
+        let handler = output.position("~ DaemonSet kubevirt/virt-handler\n");
+        let controller = output.position("~ Deployment kubevirt/virt-controller\n");
+        let api = output.position("~ Deployment kubevirt/virt-api\n");
+        assert!(handler < controller && controller < api, "{}", output.text);
+        output.position("> virt-handler rolls out on 3 nodes, 3 replaced: one node first");
+        output.position(&format!(
             "containers[virt-api].image: {REGISTRY}/virt-api:v1.8.4 -> {REGISTRY}/virt-api:v1.9.0"
         ));
-        assert!(!told.text.contains("BEGIN"), "{}", told.text);
-        told.place("objects, of which only the marks of the version change\n");
+        assert!(!output.text.contains("BEGIN"), "{}", output.text);
+        output.position("objects, of which only the marks of the version change\n");
 
-        // A strategy of another release is of no use.
-        let told = ask(&ground, Some(spec("v1.9.0")), vec![given("v1.8.4")]).await;
-        assert!(told.preview.errors[0].contains("is of v1.8.4, and v1.9.0 is asked for"));
-        assert!(told.preview.fails());
+        // A strategy of another release does not help.
+        let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.8.4")]).await;
+        assert!(output.preview.errors[0].contains("is of v1.8.4, and v1.9.0 is asked for"));
+        assert!(output.preview.fails());
     });
 }
 
 #[test]
 fn reports_each_missing_permission_as_a_rule() {
-    tell(async {
-        let ground = Ground::without_operator(|_| {}).await;
+    run_scenario(async {
+        let scenario = InstallScenario::without_operator(|_| {}).await;
         let role = "virt-operator";
-        ground
+        scenario
             .patch("ClusterRole", role, json!({ "rules": [] }))
             .await;
-        let told = ask(&ground, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
-        assert!(told.preview.fails());
-        told.place(
+        let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
+        assert!(output.preview.fails());
+        output.position(
             "x the operator: it may not create, delete, get, list, patch, watch deployments.apps\n",
         );
-        told.place("Add the rule {apiGroups: [\"apps\"], resources: [\"deployments\"]");
+        output.position("Add the rule {apiGroups: [\"apps\"], resources: [\"deployments\"]");
     });
 }

@@ -1,34 +1,34 @@
-//! How KubeVirt goes.
+//! Removal of KubeVirt.
 
 use serde_json::{Value, json};
 
 use crate::{
-    census::census,
-    film::Film,
-    ground::{Ground, NAME, NAMESPACE, condition, tell},
+    inventory::inventory,
+    recording::WatchRecording,
+    scenario::{InstallScenario, NAME, NAMESPACE, condition, run_scenario},
 };
 
 #[test]
-fn nothing_is_left_and_what_is_not_its_own_stays() {
-    tell(async {
-        let ground = Ground::begin().await;
-        let theirs = json!({ "metadata": { "name": "theirs" }, "data": { "a": "b" } });
-        ground.create("ConfigMap", theirs).await;
+fn removal_deletes_all_managed_objects_and_no_foreign_ones() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        let foreign = json!({ "metadata": { "name": "theirs" }, "data": { "a": "b" } });
+        scenario.create("ConfigMap", foreign).await;
         let labels = json!({ "app.kubernetes.io/managed-by": "somebody" });
         let account = json!({ "metadata": { "name": "theirs", "labels": labels } });
-        ground.create("ServiceAccount", account).await;
-        ground.wait(60).await;
-        let before = census(&ground.client).await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let states = Film::of(&ground, "KubeVirt").await;
-        ground.remove().await;
-        // Pods take their time to end.
-        ground.wait(300).await;
-        let after = census(&ground.client).await;
+        scenario.create("ServiceAccount", account).await;
+        scenario.wait(60).await;
+        let before = inventory(&scenario.client).await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        let states = WatchRecording::start(&scenario, "KubeVirt").await;
+        scenario.remove().await;
+        // Pods take a while to terminate.
+        scenario.wait(300).await;
+        let after = inventory(&scenario.client).await;
         let left: Vec<_> = after.symmetric_difference(&before).collect();
         assert!(left.is_empty(), "{left:#?}");
-        for node in ground.list("Node").await {
+        for node in scenario.list("Node").await {
             let labels = node["metadata"]["labels"].as_object().unwrap();
             let mut labels = labels.keys();
             assert!(
@@ -38,57 +38,57 @@ fn nothing_is_left_and_what_is_not_its_own_stays() {
         }
         let phases = states.values(|state| state["status"]["phase"].clone());
         assert_eq!(json!(phases), json!(["Deployed", "Deleting", "Deleted"]));
-        // It can be had again.
-        ground.install("v1.8.4").await;
-        ground.until_deployed("v1.8.4").await;
+        // It can be installed again.
+        scenario.install("v1.8.4").await;
+        scenario.until_deployed("v1.8.4").await;
     });
 }
 
 #[test]
-fn virtual_machines_go_first_while_there_is_somebody_to_look_after_them() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        run_machine(&ground, "web").await;
-        let machines = Film::of(&ground, "VirtualMachineInstance").await;
-        let parts = Film::of(&ground, "Deployment").await;
-        ground.remove().await;
+fn virtual_machines_are_removed_before_the_components() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        run_machine(&scenario, "web").await;
+        let machines = WatchRecording::start(&scenario, "VirtualMachineInstance").await;
+        let parts = WatchRecording::start(&scenario, "Deployment").await;
+        scenario.remove().await;
         let gone = machines
-            .first("the end of the machine", |scene| scene.is_gone)
+            .first("the end of the machine", |state| state.is_deleted)
             .await;
-        let gone = crate::ground::version(&machines.scenes()[gone].object);
+        let gone = crate::scenario::version(&machines.states()[gone].object);
         let removed = parts
-            .first("the end of virt-controller", |scene| {
-                scene.is_gone && scene.object["metadata"]["name"] == "virt-controller"
+            .first("the end of virt-controller", |state| {
+                state.is_deleted && state.object["metadata"]["name"] == "virt-controller"
             })
             .await;
-        assert!(gone < crate::ground::version(&parts.scenes()[removed].object));
-        ground.wait(300).await;
-        let pods = ground.api_in("Pod", NAMESPACE);
+        assert!(gone < crate::scenario::version(&parts.states()[removed].object));
+        scenario.wait(300).await;
+        let pods = scenario.api_in("Pod", NAMESPACE);
         let left = pods.list(&kube::api::ListParams::default()).await.unwrap();
         assert_eq!(left.items.len(), 0);
     });
 }
 
 #[test]
-fn a_resource_that_goes_while_it_is_deployed_leaves_nothing() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.wait(60).await;
-        let before = census(&ground.client).await;
+fn a_resource_deleted_during_its_rollout_leaves_nothing() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.wait(60).await;
+        let before = inventory(&scenario.client).await;
         for reason in [
             "WaitingForStrategy",
             "RollingOutVirtApi",
             "RollingOutVirtHandler",
         ] {
-            ground.install("v1.9.0").await;
-            ground
+            scenario.install("v1.9.0").await;
+            scenario
                 .until("KubeVirt", NAME, |kubevirt| {
                     condition(kubevirt, "Progressing")["reason"] == reason
                 })
                 .await;
-            ground.remove().await;
-            ground.wait(300).await;
-            let after = census(&ground.client).await;
+            scenario.remove().await;
+            scenario.wait(300).await;
+            let after = inventory(&scenario.client).await;
             let left: Vec<_> = after.symmetric_difference(&before).collect();
             assert!(left.is_empty(), "{reason}: {left:#?}");
         }
@@ -96,58 +96,60 @@ fn a_resource_that_goes_while_it_is_deployed_leaves_nothing() {
 }
 
 #[test]
-fn a_virt_api_that_does_not_answer_does_not_hold_the_removal_up() {
-    tell(async {
-        let ground = Ground::with("v1.9.0").await;
-        run_machine(&ground, "web").await;
-        ground.fail("Deployment", "virt-api", "NeverReady").await;
-        // Its pods are made anew, and fail.
-        for pod in ground.list("Pod").await {
+fn an_unreachable_virt_api_does_not_block_the_removal() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.9.0").await;
+        run_machine(&scenario, "web").await;
+        scenario
+            .set_fault("Deployment", "virt-api", "NeverReady")
+            .await;
+        // Its pods are recreated and fail.
+        for pod in scenario.list("Pod").await {
             if pod["metadata"]["labels"]["kubevirt.io"] == "virt-api" {
                 let name = pod["metadata"]["name"].as_str().unwrap();
-                ground.delete("Pod", name).await;
+                scenario.delete("Pod", name).await;
             }
         }
-        ground
+        scenario
             .until("Deployment", "virt-api", |api| {
                 api["status"]["readyReplicas"].is_null()
             })
             .await;
-        ground.remove().await;
+        scenario.remove().await;
     });
 }
 
 #[test]
-fn what_holds_the_removal_up_is_named_with_its_finalizer() {
-    tell(async {
-        let mut ground = Ground::with("v1.9.0").await;
+fn objects_that_block_the_removal_are_named_with_their_finalizer() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.9.0").await;
         let spec = json!({ "runStrategy": "Halted", "template": machine_template() });
         let metadata = json!({
-            "name": "held", "namespace": "default", "finalizers": ["example.com/backup"],
+            "name": "blocked", "namespace": "default", "finalizers": ["example.com/backup"],
         });
         let vm = json!({ "metadata": metadata, "spec": spec });
-        ground.create("VirtualMachine", vm).await;
-        ground.delete("KubeVirt", NAME).await;
-        ground
+        scenario.create("VirtualMachine", vm).await;
+        scenario.delete("KubeVirt", NAME).await;
+        scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Progressing")["reason"] == "RemovingWorkloads"
             })
             .await;
-        let kubevirt = ground
+        let kubevirt = scenario
             .until_within(60, "KubeVirt", NAME, |kubevirt| {
                 let message = condition(kubevirt, "Progressing")["message"].to_string();
-                let words = ["default/held", "held by example.com/backup"];
+                let words = ["default/blocked", "held by example.com/backup"];
                 words.iter().all(|words| message.contains(words))
             })
             .await;
         assert_eq!(*condition(&kubevirt, "Synchronized"), Value::Null);
-        ground
+        scenario
             .until_event(60, |reason, text| {
                 reason == "Waiting" && text.contains("held by example.com/backup")
             })
             .await;
-        ground.shorten_deadlines().await;
-        let kubevirt = ground
+        scenario.shorten_deadlines().await;
+        let kubevirt = scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Synchronized")["reason"] == "DeletionFailed"
             })
@@ -155,55 +157,55 @@ fn what_holds_the_removal_up_is_named_with_its_finalizer() {
         let message = condition(&kubevirt, "Synchronized")["message"].to_string();
         for words in [
             "RemovingWorkloads since ",
-            "default/held",
+            "default/blocked",
             "example.com/backup",
         ] {
             assert!(message.contains(words), "{words:?} is not in {message}");
         }
-        // Nobody was taken away who could look after it.
-        ground.get("Deployment", "virt-controller").await;
+        // The components that stop the VirtualMachine still exist.
+        scenario.get("Deployment", "virt-controller").await;
         let free = json!({ "metadata": { "finalizers": null } });
-        let api = ground.api_in("VirtualMachine", "default");
+        let api = scenario.api_in("VirtualMachine", "default");
         let patch = kube::api::Patch::Merge(free);
-        api.patch("held", &kube::api::PatchParams::default(), &patch)
+        api.patch("blocked", &kube::api::PatchParams::default(), &patch)
             .await
             .unwrap();
-        ground.until_gone("KubeVirt", NAME).await;
+        scenario.until_gone("KubeVirt", NAME).await;
     });
 }
 
 #[test]
-fn a_namespace_that_is_terminating_already_does_not_hold_the_removal_up() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.wait(60).await;
-        let before = census(&ground.client).await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.delete("Namespace", NAMESPACE).await;
-        ground.until_gone("KubeVirt", NAME).await;
-        ground.until_gone("Namespace", NAMESPACE).await;
-        let after = census(&ground.client).await;
+fn a_terminating_namespace_does_not_block_the_removal() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.wait(60).await;
+        let before = inventory(&scenario.client).await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.delete("Namespace", NAMESPACE).await;
+        scenario.until_gone("KubeVirt", NAME).await;
+        scenario.until_gone("Namespace", NAMESPACE).await;
+        let after = inventory(&scenario.client).await;
         let left: Vec<_> = after.difference(&before).collect();
         assert!(left.is_empty(), "{left:#?}");
     });
 }
 
 #[test]
-fn a_removal_that_may_lose_no_machine_waits_for_the_last_and_says_so() {
-    tell(async {
-        let mut ground = Ground::with("v1.9.0").await;
+fn a_blocked_removal_waits_for_the_last_machine_and_reports_it() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.9.0").await;
         let strategy = json!({ "uninstallStrategy": "BlockUninstallIfWorkloadsExist" });
-        ground.change(strategy).await;
+        scenario.patch_spec(strategy).await;
         let spec = json!({ "runStrategy": "Halted", "template": machine_template() });
         let metadata = json!({ "name": "web", "namespace": "default" });
         let vm = json!({ "metadata": metadata, "spec": spec });
-        // It came while nobody looked: after the deletion was let in.
-        ground.stop_operator().await;
-        ground.delete("KubeVirt", NAME).await;
-        ground.create("VirtualMachine", vm).await;
-        ground.start_operator();
-        let kubevirt = ground
+        // The VirtualMachine was created after the deletion had been admitted.
+        scenario.stop_operator().await;
+        scenario.delete("KubeVirt", NAME).await;
+        scenario.create("VirtualMachine", vm).await;
+        scenario.start_operator();
+        let kubevirt = scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Synchronized")["reason"] == "DeletionFailed"
             })
@@ -212,20 +214,20 @@ fn a_removal_that_may_lose_no_machine_waits_for_the_last_and_says_so() {
         for words in ["default/web", "RemoveWorkloads"] {
             assert!(message.contains(words), "{words:?} is not in {message}");
         }
-        let api = ground.api_in("VirtualMachine", "default");
+        let api = scenario.api_in("VirtualMachine", "default");
         api.delete("web", &kube::api::DeleteParams::default())
             .await
             .unwrap();
-        ground.until_gone("KubeVirt", NAME).await;
+        scenario.until_gone("KubeVirt", NAME).await;
     });
 }
 
-/// A VirtualMachine that runs.
-async fn run_machine(ground: &Ground, name: &str) {
+/// Creates a VirtualMachine and waits until it runs.
+async fn run_machine(scenario: &InstallScenario, name: &str) {
     let spec = json!({ "runStrategy": "Always", "template": machine_template() });
     let vm = json!({ "metadata": { "name": name }, "spec": spec });
-    ground.create("VirtualMachine", vm).await;
-    ground
+    scenario.create("VirtualMachine", vm).await;
+    scenario
         .until("VirtualMachineInstance", name, |found| {
             found["status"]["phase"] == "Running"
         })

@@ -1,4 +1,4 @@
-//! How the operator comes by what a release consists of.
+//! Retrieval of a release's install strategy.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use sandbox::{faults::Faults, synthetic_strategy};
 use serde_json::{Value, json};
 
 use crate::{
-    film::Film,
-    ground::{Ground, NAME, NAMESPACE, REGISTRY, condition, tell},
+    recording::WatchRecording,
+    scenario::{InstallScenario, NAME, NAMESPACE, REGISTRY, condition, run_scenario},
 };
 
-/// A release that no registry has.
+/// Release that no registry has.
 const UNKNOWN: &str = "v2.0.0";
 
 #[test]
-fn a_job_of_the_releases_own_image_writes_the_strategy() {
-    tell(async {
-        let ground = Ground::begin().await;
-        let jobs = Film::of(&ground, "Job").await;
+fn a_job_with_the_image_of_the_release_writes_the_strategy() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        let jobs = WatchRecording::start(&scenario, "Job").await;
         let secrets = json!([{ "name": "pull" }]);
-        ground
+        scenario
             .install_with(json!({
                 "imageTag": "v1.9.0", "imageRegistry": REGISTRY, "imagePullPolicy": "Always",
                 "imagePullSecrets": secrets,
             }))
             .await;
-        let kubevirt = ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
+        let kubevirt = scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
 
-        let job = &jobs.scenes()[0].object;
+        let job = &jobs.states()[0].object;
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["imagePullSecrets"], secrets);
         assert_eq!(pod["serviceAccountName"], STRATEGY_ACCOUNT);
@@ -50,9 +50,9 @@ fn a_job_of_the_releases_own_image_writes_the_strategy() {
             let wanted = json!({ "name": name, "value": value });
             assert!(environment.contains(&wanted), "{wanted}: {environment:#?}");
         }
-        assert_eq!(ground.list("Job").await, Vec::<Value>::new());
+        assert_eq!(scenario.list("Job").await, Vec::<Value>::new());
 
-        let kept = strategies(&ground).await;
+        let kept = strategies(&scenario).await;
         assert_eq!(kept.len(), 1);
         let encoding =
             &kept[0]["metadata"]["annotations"]["kubevirt.io/install-strategy-cm-encoding"];
@@ -60,8 +60,8 @@ fn a_job_of_the_releases_own_image_writes_the_strategy() {
     });
 }
 
-/// The code of the API server's answer to a request of a client.
-async fn answer(client: &Client, method: &str, path: &str, body: Option<Value>) -> u16 {
+/// Status code of a request.
+async fn status_code(client: &Client, method: &str, path: &str, body: Option<Value>) -> u16 {
     let request = Request::builder().method(method).uri(path);
     let request = request.header("content-type", "application/json");
     let body = body.map(|body| body.to_string().into_bytes());
@@ -75,24 +75,27 @@ async fn answer(client: &Client, method: &str, path: &str, body: Option<Value>) 
 
 #[test]
 fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
-    tell(async {
-        let ground = Ground::begin().await;
-        let jobs = Film::of(&ground, "Job").await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let job = &jobs.scenes()[0].object;
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        let jobs = WatchRecording::start(&scenario, "Job").await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
+        let job = &jobs.states()[0].object;
         let account = &job["spec"]["template"]["spec"]["serviceAccountName"];
         let account = account.as_str().unwrap();
         assert_ne!(account, "kubevirt-operator", "the operator's own");
         let own = format!("/api/v1/namespaces/{NAMESPACE}");
         let found = format!("{own}/serviceaccounts/{account}");
-        assert_eq!(answer(&ground.client, "GET", &found, None).await, 200);
+        assert_eq!(
+            status_code(&scenario.client, "GET", &found, None).await,
+            200
+        );
 
-        let client = ground.cluster.client_of(NAMESPACE, account);
+        let client = scenario.cluster.client_of(NAMESPACE, account);
         let config_map = |dry_run: &str| format!("{own}/configmaps{dry_run}");
         let named =
             || Some(json!({ "metadata": { "generateName": "kubevirt-install-strategy-" } }));
-        // What the dump asks for: it gives up on any other answer than these.
+        // Requests of the strategy Job, which fails at any other status code.
         for (method, path, body, code) in [
             (
                 "GET",
@@ -109,7 +112,7 @@ fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
             ("POST", config_map("?dryRun=All"), named(), 200),
         ] {
             assert_eq!(
-                answer(&client, method, &path, body).await,
+                status_code(&client, method, &path, body).await,
                 code,
                 "{method} {path}"
             );
@@ -143,7 +146,7 @@ fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
             ),
         ] {
             assert_eq!(
-                answer(&client, method, &path, body).await,
+                status_code(&client, method, &path, body).await,
                 403,
                 "{method} {path}"
             );
@@ -152,11 +155,11 @@ fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled_is_told_and_another_version_is_tried_at_once() {
-    tell(async {
-        let ground = Ground::begin_with_short_deadlines().await;
-        ground.install(UNKNOWN).await;
-        let degraded = ground.until_condition("Degraded", "True").await;
+fn an_image_pull_error_is_reported_and_another_version_starts_immediately() {
+    run_scenario(async {
+        let scenario = InstallScenario::start_with_short_deadlines().await;
+        scenario.install(UNKNOWN).await;
+        let degraded = scenario.until_condition("Degraded", "True").await;
         assert_eq!(degraded["reason"], "Stalled");
         let message = degraded["message"].as_str().unwrap();
         for words in [
@@ -166,44 +169,44 @@ fn an_image_that_cannot_be_pulled_is_told_and_another_version_is_tried_at_once()
         ] {
             assert!(message.contains(words), "{words:?} is not in {message}");
         }
-        ground
+        scenario
             .until_event(60, |reason, _| reason == "Stalled")
             .await;
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        assert_eq!(ground.list("Job").await, Vec::<Value>::new());
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        assert_eq!(scenario.list("Job").await, Vec::<Value>::new());
     });
 }
 
 #[test]
-fn a_job_that_fails_is_made_anew_but_not_at_once() {
-    tell(async {
-        let ground = Ground::begin_with(|setup| {
+fn a_failed_job_is_recreated_with_backoff() {
+    run_scenario(async {
+        let scenario = InstallScenario::start_with(|setup| {
             let faults = "[{kind: Job, name: virt-operator-install-strategy-*-1, fault: Exit=1}]";
             setup.faults = Faults::from_yaml(faults).unwrap();
         })
         .await;
-        let jobs = Film::of(&ground, "Job").await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+        let jobs = WatchRecording::start(&scenario, "Job").await;
+        scenario.install("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
 
-        let failed = jobs.scenes().into_iter().find_map(|scene| {
-            let failed = condition(&scene.object, "Failed");
+        let failed = jobs.states().into_iter().find_map(|state| {
+            let failed = condition(&state.object, "Failed");
             let at = failed["lastTransitionTime"].as_str()?;
             Some(at.parse::<jiff::Timestamp>().unwrap())
         });
         let second = jobs
-            .first("a second Job", |scene| {
-                let name = scene.object["metadata"]["name"].as_str().unwrap();
+            .first("a second Job", |state| {
+                let name = state.object["metadata"]["name"].as_str().unwrap();
                 name.ends_with("-2")
             })
             .await;
-        let made = &jobs.scenes()[second].object["metadata"]["creationTimestamp"];
+        let made = &jobs.states()[second].object["metadata"]["creationTimestamp"];
         let made: jiff::Timestamp = made.as_str().unwrap().parse().unwrap();
         let pause = made.duration_since(failed.unwrap());
         assert!(pause.unsigned_abs() >= Duration::from_secs(10), "{pause}");
-        ground
+        scenario
             .until_event(60, |reason, message| {
                 reason == "StrategyJobFailed" && message.contains("the operator retries")
             })
@@ -212,85 +215,85 @@ fn a_job_that_fails_is_made_anew_but_not_at_once() {
 }
 
 #[test]
-fn a_job_that_no_node_takes_is_told_and_goes_on_when_one_does() {
-    tell(async {
-        let ground = Ground::begin_with_short_deadlines().await;
-        let nodes = ground.list("Node").await;
+fn an_unschedulable_job_is_reported_and_continues_when_a_node_fits() {
+    run_scenario(async {
+        let scenario = InstallScenario::start_with_short_deadlines().await;
+        let nodes = scenario.list("Node").await;
         let cordon = async |unschedulable: bool| {
             for node in &nodes {
                 let name = node["metadata"]["name"].as_str().unwrap();
                 let patch = json!({ "spec": { "unschedulable": unschedulable } });
-                ground.patch("Node", name, patch).await;
+                scenario.patch("Node", name, patch).await;
             }
         };
         cordon(true).await;
-        ground.install("v1.9.0").await;
-        let degraded = ground.until_condition("Degraded", "True").await;
+        scenario.install("v1.9.0").await;
+        let degraded = scenario.until_condition("Degraded", "True").await;
         let message = degraded["message"].as_str().unwrap();
         assert!(message.contains("0/3 nodes are available"), "{message}");
         cordon(false).await;
-        ground.until_deployed("v1.9.0").await;
+        scenario.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
-fn a_strategy_that_somebody_puts_there_as_plain_text_is_taken_without_a_job() {
-    tell(async {
-        let mut ground = Ground::begin().await;
-        ground.install(UNKNOWN).await;
-        let kubevirt = until_targeted(&ground).await;
-        // Of two, the newer one counts, and what is in it is of no other encoding.
-        ground.stop_operator().await;
-        put_strategy(&ground, "a-newer-by-name", &kubevirt, "older.example").await;
-        ground.wait(5).await;
-        put_strategy(&ground, "by-hand", &kubevirt, "newer.example").await;
-        ground.start_operator();
-        ground.until_deployed(UNKNOWN).await;
-        let api = ground.get("Deployment", "virt-api").await;
+fn an_existing_plain_text_strategy_is_used_without_a_job() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::start().await;
+        scenario.install(UNKNOWN).await;
+        let kubevirt = until_targeted(&scenario).await;
+        // The newer of two strategies is used, whatever its encoding.
+        scenario.stop_operator().await;
+        put_strategy(&scenario, "a-newer-by-name", &kubevirt, "older.example").await;
+        scenario.wait(5).await;
+        put_strategy(&scenario, "by-hand", &kubevirt, "newer.example").await;
+        scenario.start_operator();
+        scenario.until_deployed(UNKNOWN).await;
+        let api = scenario.get("Deployment", "virt-api").await;
         let image = &api["spec"]["template"]["spec"]["containers"][0]["image"];
         assert_eq!(image, "newer.example/virt-api:v1.9.0");
     });
 }
 
 #[test]
-fn a_strategy_that_cannot_be_read_is_told_and_read_again_when_it_changes() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install(UNKNOWN).await;
-        let kubevirt = until_targeted(&ground).await;
-        put_strategy(&ground, "by-hand", &kubevirt, REGISTRY).await;
-        let good = ground.get("ConfigMap", "by-hand").await["data"].clone();
+fn an_unreadable_strategy_is_reported_and_reread_when_it_changes() {
+    run_scenario(async {
+        let scenario = InstallScenario::start().await;
+        scenario.install(UNKNOWN).await;
+        let kubevirt = until_targeted(&scenario).await;
+        put_strategy(&scenario, "by-hand", &kubevirt, REGISTRY).await;
+        let good = scenario.get("ConfigMap", "by-hand").await["data"].clone();
         let bad = json!({ "manifests": "kind: [" });
-        ground
+        scenario
             .patch("ConfigMap", "by-hand", json!({ "data": bad }))
             .await;
-        ground.wait(1).await;
-        let degraded = ground.until_condition("Degraded", "True").await;
+        scenario.wait(1).await;
+        let degraded = scenario.until_condition("Degraded", "True").await;
         assert_eq!(degraded["reason"], "DeploymentFailed");
         let message = degraded["message"].as_str().unwrap();
         for words in ["cannot be read", "delete its ConfigMap"] {
             assert!(message.contains(words), "{words:?} is not in {message}");
         }
-        ground
+        scenario
             .patch("ConfigMap", "by-hand", json!({ "data": good }))
             .await;
-        ground.until_deployed(UNKNOWN).await;
+        scenario.until_deployed(UNKNOWN).await;
     });
 }
 
 #[test]
-fn the_strategy_of_what_runs_is_kept_until_the_next_version_does() {
-    tell(async {
-        let ground = Ground::with("v1.8.4").await;
-        ground
-            .fail(
+fn the_deployed_strategy_is_kept_until_the_next_version_runs() {
+    run_scenario(async {
+        let scenario = InstallScenario::with_version("v1.8.4").await;
+        scenario
+            .set_fault(
                 "Deployment",
                 "virt-controller",
                 "NeverReady=virt-controller:v1.9.0",
             )
             .await;
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 kubevirt["status"]["targetKubeVirtVersion"] == "v1.9.0"
                     && condition(kubevirt, "Progressing")["reason"] == "RollingOutVirtController"
@@ -301,25 +304,27 @@ fn the_strategy_of_what_runs_is_kept_until_the_next_version_does() {
             versions.sort();
             versions
         };
-        assert_eq!(versions(&strategies(&ground).await), ["v1.8.4", "v1.9.0"]);
-        ground.fail("Deployment", "virt-controller", "").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        assert_eq!(versions(&strategies(&ground).await), ["v1.9.0"]);
+        assert_eq!(versions(&strategies(&scenario).await), ["v1.8.4", "v1.9.0"]);
+        scenario
+            .set_fault("Deployment", "virt-controller", "")
+            .await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        assert_eq!(versions(&strategies(&scenario).await), ["v1.9.0"]);
     });
 }
 
-/// Waits until the resource says what is aimed at.
-async fn until_targeted(ground: &Ground) -> Value {
-    ground
+/// Waits until the status has a target deployment ID.
+async fn until_targeted(scenario: &InstallScenario) -> Value {
+    scenario
         .until("KubeVirt", NAME, |kubevirt| {
             kubevirt["status"]["targetDeploymentID"].is_string()
         })
         .await
 }
 
-/// Puts a strategy into the cluster for what the resource aims at: that of release 1.9.
-async fn put_strategy(ground: &Ground, name: &str, kubevirt: &Value, registry: &str) {
+/// Creates a ConfigMap with the strategy of release 1.9 for the target of a KubeVirt resource.
+async fn put_strategy(scenario: &InstallScenario, name: &str, kubevirt: &Value, registry: &str) {
     let config = json!({ "namespace": "kubevirt", "registry": registry });
     let status = &kubevirt["status"];
     let config_map = json!({
@@ -337,12 +342,12 @@ async fn put_strategy(ground: &Ground, name: &str, kubevirt: &Value, registry: &
         },
         "data": { "manifests": synthetic_strategy("v1.9.0", &config).unwrap() },
     });
-    ground.create("ConfigMap", config_map).await;
+    scenario.create("ConfigMap", config_map).await;
 }
 
-/// The ConfigMaps with a strategy.
-async fn strategies(ground: &Ground) -> Vec<Value> {
-    let mut all = ground.list("ConfigMap").await;
+/// ConfigMaps of strategies.
+async fn strategies(scenario: &InstallScenario) -> Vec<Value> {
+    let mut all = scenario.list("ConfigMap").await;
     all.retain(|config_map| {
         let labels = &config_map["metadata"]["labels"];
         labels.get("kubevirt.io/install-strategy").is_some()

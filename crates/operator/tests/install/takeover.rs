@@ -1,4 +1,4 @@
-//! What KubeVirt's own operator has made is gone on with.
+//! Take-over of an installation of upstream's virt-operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,22 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    census::{Found, made},
-    ground::{Ground, tell},
+    inventory::{ListedObject, managed_objects},
+    scenario::{InstallScenario, run_scenario},
 };
 
 #[test]
-fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
-    tell(async {
-        let mut ground = Ground::with("v1.8.4").await;
-        ground.wait(60).await;
-        ground.stop_operator().await;
-        for found in made(&ground).await {
-            hand_over(&ground, &found).await;
+fn a_take_over_from_virt_operator_changes_no_pod() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.8.4").await;
+        scenario.wait(60).await;
+        scenario.stop_operator().await;
+        for found in managed_objects(&scenario).await {
+            hand_over(&scenario, &found).await;
         }
-        // Its own text of what a certificate's duration is: no certificate is issued anew for it.
-        for secret in certificates(&ground).await {
+        // Upstream writes the duration of a certificate in another format, which must not cause a
+        // rotation.
+        for secret in certificates(&scenario).await {
             let duration = &secret["metadata"]["annotations"]["kubevirt.io/duration"];
             let hours = match secret["metadata"]["name"].as_str() {
                 Some("kubevirt-ca" | "kubevirt-export-ca" | "kubevirt-backup-ca") => "168h0m0s",
@@ -35,30 +36,30 @@ fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
                 "{secret:#}"
             );
         }
-        // What it set and the next release does not have.
+        // A field that upstream set and the next release does not have.
         let params = PatchParams {
             field_manager: Some("virt-operator".to_owned()),
             ..PatchParams::default()
         };
         let label = json!({ "metadata": { "labels": { "kubevirt.io/old": "yes" } } });
-        let services = ground.api("Service");
+        let services = scenario.api("Service");
         services
             .patch("virt-api", &params, &Patch::Merge(label))
             .await
             .unwrap();
-        let before = pods(&ground).await;
-        ground.asked();
-        ground.start_operator();
-        ground.wait(300).await;
-        ground.until_deployed("v1.8.4").await;
-        assert_eq!(pods(&ground).await, before);
-        assert_eq!(ground.written(), [].into());
+        let before = pods(&scenario).await;
+        scenario.take_requests();
+        scenario.start_operator();
+        scenario.wait(300).await;
+        scenario.until_deployed("v1.8.4").await;
+        assert_eq!(pods(&scenario).await, before);
+        assert_eq!(scenario.take_writes(), [].into());
 
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        for found in made(&ground).await {
-            // A certificate is written when it is replaced, a strategy by its Job.
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        for found in managed_objects(&scenario).await {
+            // Certificates are written at rotation, strategies by their Job.
             let labels = &found.object["metadata"]["labels"];
             let is_strategy = labels.get("kubevirt.io/install-strategy").is_some();
             if found.resource.kind == "Secret" || is_strategy {
@@ -71,18 +72,18 @@ fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
                 found.name
             );
         }
-        let service = ground.get("Service", "virt-api").await;
+        let service = scenario.get("Service", "virt-api").await;
         assert_eq!(service["metadata"]["labels"].get("kubevirt.io/old"), None);
     });
 }
 
 #[test]
-fn taking_an_object_over_is_one_write_where_nothing_is_dropped() {
-    tell(async {
-        let mut ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
-        ground.stop_operator().await;
-        let accounts: Vec<Found> = made(&ground)
+fn taking_over_an_object_costs_one_write_unless_fields_are_dropped() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
+        scenario.stop_operator().await;
+        let accounts: Vec<ListedObject> = managed_objects(&scenario)
             .await
             .into_iter()
             .filter(|found| found.resource.kind == "ServiceAccount")
@@ -94,29 +95,29 @@ fn taking_an_object_over_is_one_write_where_nothing_is_dropped() {
         };
         let label = json!({ "metadata": { "labels": { "app.kubernetes.io/component": "old" } } });
         for found in &accounts {
-            hand_over(&ground, found).await;
-            let api = ground.api("ServiceAccount");
+            hand_over(&scenario, found).await;
+            let api = scenario.api("ServiceAccount");
             let name = found.object["metadata"]["name"].as_str().unwrap();
             let patch = Patch::Merge(label.clone());
             api.patch(name, &params, &patch).await.unwrap();
         }
-        ground.asked();
-        ground.start_operator();
-        ground.wait(60).await;
+        scenario.take_requests();
+        scenario.start_operator();
+        scenario.wait(60).await;
         let count = u64::try_from(accounts.len()).unwrap();
         assert_eq!(
-            ground.written(),
+            scenario.take_writes(),
             [("patch serviceaccounts".to_owned(), count)].into()
         );
     });
 }
 
 #[test]
-fn defaults_in_an_entry_of_kubevirts_own_operator_cost_no_second_write() {
-    tell(async {
-        let mut ground = Ground::with("v1.9.0").await;
-        ground.wait(60).await;
-        ground.stop_operator().await;
+fn defaults_in_managed_fields_of_virt_operator_cost_no_second_write() {
+    run_scenario(async {
+        let mut scenario = InstallScenario::with_version("v1.9.0").await;
+        scenario.wait(60).await;
+        scenario.stop_operator().await;
         let kinds = [
             ("Deployment", "deployments"),
             ("Service", "services"),
@@ -126,22 +127,22 @@ fn defaults_in_an_entry_of_kubevirts_own_operator_cost_no_second_write() {
             ),
         ];
         let mut expected = BTreeMap::new();
-        for found in made(&ground).await {
+        for found in managed_objects(&scenario).await {
             let kind = found.resource.kind.as_str();
             let Some((_, plural)) = kinds.iter().find(|(listed, _)| *listed == kind) else {
                 continue;
             };
-            create_as_upstream(&ground, &found).await;
+            create_as_upstream(&scenario, &found).await;
             *expected.entry(format!("patch {plural}")).or_insert(0) += 1;
         }
         assert_eq!(expected.len(), kinds.len());
-        ground.asked();
-        ground.start_operator();
+        scenario.take_requests();
+        scenario.start_operator();
         for (kind, _) in kinds {
-            for object in ground.list(kind).await {
+            for object in scenario.list(kind).await {
                 let name = object["metadata"]["name"].as_str().unwrap();
                 if object["metadata"]["labels"][COMPONENT] == "old" {
-                    ground
+                    scenario
                         .until(kind, name, |found| {
                             found["metadata"]["labels"][COMPONENT] != "old"
                         })
@@ -149,9 +150,9 @@ fn defaults_in_an_entry_of_kubevirts_own_operator_cost_no_second_write() {
                 }
             }
         }
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        let mut written = ground.written();
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(60).await;
+        let mut written = scenario.take_writes();
         written.retain(|what, _| expected.contains_key(what));
         assert_eq!(written, expected);
     });
@@ -159,9 +160,9 @@ fn defaults_in_an_entry_of_kubevirts_own_operator_cost_no_second_write() {
 
 const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// Creates an object anew as KubeVirt's own operator does, so that its entry owns what the API server sets
-/// by default. One label is to be changed.
-async fn create_as_upstream(ground: &Ground, found: &Found) {
+/// Recreates an object as upstream's virt-operator does, so that its managed fields include the API
+/// server's defaults. One label differs from the desired state.
+async fn create_as_upstream(scenario: &InstallScenario, found: &ListedObject) {
     let mut object = found.object.clone();
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in [
@@ -173,7 +174,7 @@ async fn create_as_upstream(ground: &Ground, found: &Found) {
     ] {
         metadata.remove(field);
     }
-    // Upstream does not send what a server or a controller allocates.
+    // Upstream does not send fields that a server or controller allocates.
     if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
         annotations.remove("deployment.kubernetes.io/revision");
     }
@@ -187,7 +188,7 @@ async fn create_as_upstream(ground: &Ground, found: &Found) {
     let kind = found.resource.kind.as_str();
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let api = ground.api_in(kind, namespace);
+    let api = scenario.api_in(kind, namespace);
     let uid = found.object["metadata"]["uid"].as_str();
     api.delete(&name, &DeleteParams::background())
         .await
@@ -195,7 +196,7 @@ async fn create_as_upstream(ground: &Ground, found: &Found) {
     while let Some(left) = api.get_opt(&name).await.unwrap()
         && left.metadata.uid.as_deref() == uid
     {
-        ground.wait(1).await;
+        scenario.wait(1).await;
     }
     let params = PostParams {
         field_manager: Some("virt-operator".to_owned()),
@@ -205,9 +206,9 @@ async fn create_as_upstream(ground: &Ground, found: &Found) {
     api.create(&params, &object).await.unwrap();
 }
 
-/// The Secrets with certificates.
-async fn certificates(ground: &Ground) -> Vec<Value> {
-    let secrets = ground.list("Secret").await.into_iter();
+/// Secrets of certificates.
+async fn certificates(scenario: &InstallScenario) -> Vec<Value> {
+    let secrets = scenario.list("Secret").await.into_iter();
     let is_certificate = |secret: &Value| {
         let annotations = &secret["metadata"]["annotations"];
         annotations.get("kubevirt.io/duration").is_some()
@@ -217,14 +218,14 @@ async fn certificates(ground: &Ground) -> Vec<Value> {
     found
 }
 
-/// Makes an object look as if KubeVirt's own operator had made it.
-async fn hand_over(ground: &Ground, found: &Found) {
+/// Rewrites the managed fields of an object as if upstream's virt-operator had created it.
+async fn hand_over(scenario: &InstallScenario, found: &ListedObject) {
     let object = &found.object;
     let resource = &found.resource;
     let metadata = &object["metadata"];
     let api: Api<DynamicObject> = match metadata["namespace"].as_str() {
-        Some(namespace) => Api::namespaced_with(ground.client.clone(), namespace, resource),
-        None => Api::all_with(ground.client.clone(), resource),
+        Some(namespace) => Api::namespaced_with(scenario.client.clone(), namespace, resource),
+        None => Api::all_with(scenario.client.clone(), resource),
     };
     let mut managers = metadata["managedFields"].as_array().unwrap().clone();
     for entry in &mut managers {
@@ -241,7 +242,7 @@ async fn hand_over(ground: &Ground, found: &Found) {
         .unwrap();
 }
 
-/// Who has set fields of an object, and how.
+/// Field managers of an object with their operations.
 fn managers(object: &Value) -> BTreeSet<String> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();
@@ -252,9 +253,9 @@ fn managers(object: &Value) -> BTreeSet<String> {
     named.collect()
 }
 
-/// The pods that are there, by uid.
-async fn pods(ground: &Ground) -> BTreeSet<String> {
-    let pods = ground.list("Pod").await;
+/// UIDs of all pods.
+async fn pods(scenario: &InstallScenario) -> BTreeSet<String> {
+    let pods = scenario.list("Pod").await;
     let uids = pods.iter().map(|pod| pod["metadata"]["uid"].to_string());
     uids.collect()
 }

@@ -1,21 +1,22 @@
-//! Whatever is fed to a command, it ends with a message and a status, never with a panic.
+//! Invalid and hostile input of the commands: each ends with a message and an exit status, never with a
+//! panic.
 
 use rstest::rstest;
 
 use super::{run, run_with_input, text};
 
-/// Feeds both commands and returns what `validate` says.
-fn feed(input: &[u8], status: i32) -> String {
-    let mut said = String::new();
+/// Runs `render` and `validate`, and returns the output of `validate`.
+fn run_commands(input: &[u8], status: i32) -> String {
+    let mut printed = String::new();
     for command in ["render", "validate"] {
         let output = run_with_input(&[command, "-f", "-"], input);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!stderr.contains("panicked"), "{command}: {stderr}");
         assert_eq!(output.status.code(), Some(status), "{command}: {stderr}");
-        said = format!("{}{stderr}", String::from_utf8_lossy(&output.stdout));
-        assert!(!said.is_empty(), "{command} says nothing");
+        printed = format!("{}{stderr}", String::from_utf8_lossy(&output.stdout));
+        assert!(!printed.is_empty(), "{command} says nothing");
     }
-    said
+    printed
 }
 
 #[rstest]
@@ -26,9 +27,9 @@ fn feed(input: &[u8], status: i32) -> String {
 #[case::nothing(b"".as_slice(), "error: there is nothing to read")]
 #[case::comments(b"# nothing\n---\n# here\n".as_slice(), "error: there is nothing to read")]
 #[case::unknown_alias(b"a: *b\n".as_slice(), "error: stdin:1: line 1: ")]
-fn what_cannot_be_read_is_unreadable(#[case] input: &[u8], #[case] expected: &str) {
-    let said = feed(input, 2);
-    assert!(said.contains(expected), "{said}");
+fn unparseable_input_is_refused(#[case] input: &[u8], #[case] expected: &str) {
+    let printed = run_commands(input, 2);
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[rstest]
@@ -105,9 +106,9 @@ fn what_cannot_be_read_is_unreadable(#[case] input: &[u8], #[case] expected: &st
     "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {disks: [{name: root, source: {pvc: {name: a-root}}}]}}",
     "stdin:1: spec.disks[0].source.pvc.name: "
 )]
-fn what_is_no_machine_is_a_problem(#[case] input: &str, #[case] expected: &str) {
-    let said = feed(input.as_bytes(), 1);
-    assert!(said.contains(expected), "{said}");
+fn invalid_machines_are_reported(#[case] input: &str, #[case] expected: &str) {
+    let printed = run_commands(input.as_bytes(), 1);
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[rstest]
@@ -120,40 +121,43 @@ fn what_is_no_machine_is_a_problem(#[case] input: &str, #[case] expected: &str) 
     "{apiVersion: vitistack.io/v1alpha1, kind: MachineProvider}",
     "MachineProvider (vitistack.io/v1alpha1)"
 )]
-fn a_foreign_kind_is_passed_over_with_a_note(#[case] input: &str, #[case] what: &str) {
-    let said = feed(input.as_bytes(), 0);
+fn foreign_kinds_are_ignored_with_a_note(#[case] input: &str, #[case] what: &str) {
+    let printed = run_commands(input.as_bytes(), 0);
     assert!(
-        said.contains(&format!("note: stdin:1: kind: {what} is passed over")),
-        "{said}"
+        printed.contains(&format!("note: stdin:1: kind: {what} is passed over")),
+        "{printed}"
     );
-    assert!(said.contains("checked no documents: no problems"), "{said}");
+    assert!(
+        printed.contains("checked no documents: no problems"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_secret_that_cannot_be_read_is_not_used_and_not_quoted() {
+fn an_undecodable_secret_is_not_used_and_not_quoted() {
     let machine =
         "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {}}";
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {k: hunter2!}}";
-    let said = feed(format!("{machine}\n--- {secret}\n").as_bytes(), 0);
+    let printed = run_commands(format!("{machine}\n--- {secret}\n").as_bytes(), 0);
     assert!(
-        said.contains("note: stdin:2: kind: a Secret that cannot be read is not used"),
-        "{said}"
+        printed.contains("note: stdin:2: kind: a Secret that cannot be read is not used"),
+        "{printed}"
     );
-    assert!(!said.contains("hunter2"), "{said}");
+    assert!(!printed.contains("hunter2"), "{printed}");
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_not_printed() {
+fn terminal_control_characters_are_not_printed() {
     let input = r#"{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {"\e[31mRED": 1, "x\nstdin:9: spec: forged": 1}}"#;
-    let said = feed(input.as_bytes(), 1);
-    assert!(!said.contains('\u{1b}'), "{said}");
+    let printed = run_commands(input.as_bytes(), 1);
+    assert!(!printed.contains('\u{1b}'), "{printed}");
     assert!(
-        said.lines().all(|line| !line.starts_with("stdin:9")),
-        "{said}"
+        printed.lines().all(|line| !line.starts_with("stdin:9")),
+        "{printed}"
     );
 }
 
-/// A hundred thousand of anything is looked through in one go, not once for each.
+/// A hundred thousand elements are processed in linear time.
 #[rstest]
 #[case::disks("disks", "{name: aN, size: 1Gi}", 20_000)]
 #[case::wrong_names("disks", "{name: N}", 20_000)]
@@ -170,16 +174,16 @@ fn very_long_lists_are_refused_without_delay(
         "{{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {{name: a}}, spec: {{{field}: [{}]}}}}",
         items.join(", "),
     );
-    let said = feed(input.as_bytes(), 1);
+    let printed = run_commands(input.as_bytes(), 1);
     assert!(
-        said.contains(&format!(
+        printed.contains(&format!(
             "spec.{field}: Too many: {count}: must have at most"
         )),
         "{field}"
     );
 }
 
-/// Numbers that overflow what careless arithmetic holds.
+/// Numbers that overflow careless arithmetic.
 #[rstest]
 #[case("1Ei", 0)]
 #[case("1e39", 1)]
@@ -191,17 +195,17 @@ fn very_long_lists_are_refused_without_delay(
 #[case("-1e39", 1)]
 #[case("1e-39", 1)]
 #[case("1e99999999999999999999", 1)]
-fn extreme_quantities_are_judged(#[case] quantity: &str, #[case] status: i32) {
+fn extreme_quantities_are_validated(#[case] quantity: &str, #[case] status: i32) {
     for spec in [
         format!("{{memory: \"{quantity}\"}}"),
         format!("{{disks: [{{name: root, size: \"{quantity}\"}}]}}"),
     ] {
-        feed(format!("{{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {{name: a}}, spec: {spec}}}").as_bytes(), status);
+        run_commands(format!("{{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {{name: a}}, spec: {spec}}}").as_bytes(), status);
     }
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_files_are_named() {
     let output = run(&["validate", "-f", "no/such/file.yaml"]);
     assert_eq!(
         text(&output.stderr),
@@ -220,12 +224,12 @@ fn a_folder_without_manifests_is_named() {
 
 #[test]
 fn a_file_of_50_megabytes_is_refused_in_bounded_memory() {
-    let said = feed(
+    let printed = run_commands(
         &b"# padding padding padding padding padding padding\n".repeat(1_000_000),
         2,
     );
     assert_eq!(
-        said,
+        printed,
         "error: stdin: is larger than 32 MiB: split it into several files\n"
     );
 }
@@ -240,7 +244,7 @@ fn an_endless_input_is_refused() {
 }
 
 #[test]
-fn ten_thousand_documents_are_all_looked_at() {
+fn ten_thousand_documents_are_all_validated() {
     let mut input = String::new();
     for index in 0..10_000 {
         input.push_str(&format!(
@@ -265,18 +269,18 @@ fn a_yaml_bomb_is_refused() {
             level - 1
         ));
     }
-    feed(bomb.as_bytes(), 2);
+    run_commands(bomb.as_bytes(), 2);
 }
 
 #[test]
 fn deep_nesting_is_refused() {
     for open in ["[", "{a: ", "- "] {
-        feed(open.repeat(50_000).as_bytes(), 2);
+        run_commands(open.repeat(50_000).as_bytes(), 2);
     }
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let command = format!(
         "set -o pipefail; {0} render -f examples | head -n 1; {0} completions zsh | true; {0} crds | true",
         env!("CARGO_BIN_EXE_kubevirt-operator")

@@ -1,17 +1,21 @@
-//! A cluster on a loopback port, for commands that need one.
+//! Sandbox on a loopback port, for commands that need a cluster.
 
 use std::path::Path;
 
 use sandbox::{KubeVirtMode, Options, Sandbox, Setup};
 use serde_json::Value;
 
-/// Does something while there is a cluster with our definitions. Its kubeconfig is handed over.
-pub(super) fn with_cluster(objects: &[Value], then: impl FnOnce(&Path)) {
-    with_cluster_as(KubeVirtMode::BuiltIn, objects, then);
+/// Runs `then` with the kubeconfig of a cluster that has this project's definitions.
+pub(super) fn with_cluster(objects: &[Value], test: impl FnOnce(&Path)) {
+    with_cluster_in_mode(KubeVirtMode::BuiltIn, objects, test);
 }
 
-/// The same on a cluster that has its KubeVirt otherwise.
-pub(super) fn with_cluster_as(kubevirt: KubeVirtMode, objects: &[Value], then: impl FnOnce(&Path)) {
+/// The same with another KubeVirt mode.
+pub(super) fn with_cluster_in_mode(
+    kubevirt: KubeVirtMode,
+    objects: &[Value],
+    test: impl FnOnce(&Path),
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -37,7 +41,7 @@ pub(super) fn with_cluster_as(kubevirt: KubeVirtMode, objects: &[Value], then: i
         for object in objects {
             sandbox::apply(&client, object.clone()).await.unwrap();
         }
-        // The actors make it, and plans ask for it.
+        // The actors create it, and plans read it.
         let classes: kube::Api<k8s_openapi::api::storage::v1::StorageClass> =
             kube::Api::all(client);
         while classes.get_opt("standard").await.unwrap().is_none() {
@@ -45,6 +49,6 @@ pub(super) fn with_cluster_as(kubevirt: KubeVirtMode, objects: &[Value], then: i
         }
         sandbox
     });
-    then(&kubeconfig);
+    test(&kubeconfig);
     runtime.block_on(sandbox.stop()).unwrap();
 }

@@ -1,3 +1,5 @@
+//! Commands `render` and `validate` as processes.
+
 use rstest::rstest;
 use serde_json::Value;
 
@@ -38,14 +40,14 @@ fn render_records_the_machine_when_its_uid_is_known() {
         let entry = format!(" {key}: 0c7e5f5e-0000-4000-8000-000000000001");
         rendered.matches(&entry).count()
     };
-    // The VirtualMachine is owned; the disk is not, and says whose it is.
+    // The VirtualMachine has an owner reference; the disk names its Machine in labels only.
     assert_eq!(count("uid"), 1);
     assert_eq!(count("vitistack.io/machine-uid"), 1);
     assert!(!text(&output.stderr).contains("metadata.uid"));
 }
 
 #[test]
-fn render_prints_what_is_sound_beside_what_is_not() {
+fn render_prints_valid_machines_despite_invalid_ones() {
     let both = format!("{SMALL}---\n{}", SMALL.replace("small", "gigantic"));
     let output = run_with_input(&["render", "-f", "-"], both.as_bytes());
     assert_eq!(
@@ -70,7 +72,7 @@ fn render_shares_one_attachment_among_machines() {
 }
 
 #[test]
-fn render_uses_only_what_is_in_the_machines_namespace() {
+fn render_uses_only_objects_of_the_machines_namespace() {
     let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: n1, namespace: other}\nspec: {bridge: br0}\n---\n";
     let machine = SMALL.replace("template: small", "networks: [{name: a, networkName: n1}]");
     let output = run_with_input(
@@ -95,7 +97,7 @@ fn validate_prints_one_line_for_each_problem() {
 }
 
 #[test]
-fn validate_says_what_only_resolve_knows() {
+fn validate_reports_problems_that_only_resolve_detects() {
     let bad = SMALL.replace("template: small", "template: small, disks: [{name: data}]");
     let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
     assert_eq!(
@@ -106,7 +108,7 @@ fn validate_says_what_only_resolve_knows() {
 }
 
 #[test]
-fn validate_says_a_thing_once() {
+fn validate_reports_each_problem_once() {
     let bad = SMALL.replace(
         "template: small",
         "template: small, instanceType: small, disks: [{name: UPPER, size: 1Gi}]",
@@ -121,7 +123,7 @@ fn validate_says_a_thing_once() {
 }
 
 #[test]
-fn validate_notes_a_class_that_is_not_at_hand() {
+fn validate_notes_a_class_that_is_not_in_the_input() {
     let output = run_with_input(
         &["validate", "-f", "-"],
         SMALL.replace("small", "huge").as_bytes(),
@@ -134,7 +136,7 @@ fn validate_notes_a_class_that_is_not_at_hand() {
 }
 
 #[test]
-fn validate_finds_an_object_that_is_given_twice() {
+fn validate_detects_duplicate_objects() {
     let output = run_with_input(
         &["validate", "-f", "-"],
         format!("{SMALL}---\n{SMALL}").as_bytes(),
@@ -146,7 +148,7 @@ fn validate_finds_an_object_that_is_given_twice() {
 }
 
 #[test]
-fn validate_tells_of_an_annotation_that_does_nothing() {
+fn validate_warns_about_an_annotation_without_effect() {
     let annotated = |value: &str| {
         let annotations =
             format!("name: a, annotations: {{vitistack.io/adopt-disks: \"{value}\"}}}}");
@@ -156,11 +158,11 @@ fn validate_tells_of_an_annotation_that_does_nothing() {
         assert!(output.status.success());
         text(&output.stderr).to_owned()
     };
-    let said = annotated("yes");
+    let printed = annotated("yes");
     let expected = "note: stdin:1: metadata.annotations[vitistack.io/adopt-disks]: \"yes\" is ignored: it must be \"true\" to have an effect";
-    assert!(said.contains(expected), "{said}");
-    let said = annotated("true");
-    assert!(!said.contains("ignored"), "{said}");
+    assert!(printed.contains(expected), "{printed}");
+    let printed = annotated("true");
+    assert!(!printed.contains("ignored"), "{printed}");
 }
 
 #[rstest]
@@ -174,7 +176,7 @@ fn validate_tells_of_an_annotation_that_does_nothing() {
     "spec: {name: c}",
     "spec.disks: PersistentVolumeClaim \"a-b-root\""
 )]
-fn validate_finds_two_machines_that_make_the_same_object(
+fn validate_detects_two_machines_with_the_same_child(
     #[case] one: &str,
     #[case] other: &str,
     #[case] expected: &str,
@@ -194,7 +196,7 @@ fn validate_finds_two_machines_that_make_the_same_object(
 }
 
 #[test]
-fn validate_lets_the_server_name_a_machine_but_render_cannot() {
+fn validate_accepts_generate_name_and_render_refuses_it() {
     let generated = SMALL.replace("name: a", "generateName: a-");
     let validate = run_with_input(&["validate", "-f", "-"], generated.as_bytes());
     assert!(validate.status.success(), "{}", text(&validate.stdout));
@@ -204,7 +206,7 @@ fn validate_lets_the_server_name_a_machine_but_render_cannot() {
 }
 
 #[test]
-fn a_label_that_is_null_is_an_empty_one() {
+fn a_null_label_is_treated_as_empty() {
     let null = SMALL.replace(
         "{name: a}",
         "{name: a, labels: {vitistack.io/x: null}, annotations: {y: null}}",
@@ -219,14 +221,14 @@ fn a_label_that_is_null_is_an_empty_one() {
 }
 
 #[test]
-fn validate_does_not_end_well_when_something_was_not_read() {
+fn validate_fails_when_an_input_could_not_be_read() {
     let output = run_with_input(
         &["validate", "-f", "-"],
         format!("{SMALL}---\n[\n").as_bytes(),
     );
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     let summary = "checked 1 document: no problems, and not everything could be read\n";
-    assert!(said.contains(summary), "{said}");
+    assert!(printed.contains(summary), "{printed}");
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -258,7 +260,7 @@ fn a_secret_with_wrapped_base64_is_used() {
 }
 
 #[test]
-fn validate_suggests_the_field_that_was_meant() {
+fn validate_suggests_the_intended_field() {
     let output = run_with_input(
         &["validate", "-f", "-"],
         SMALL.replace("template", "templat").as_bytes(),
@@ -270,7 +272,7 @@ fn validate_suggests_the_field_that_was_meant() {
 }
 
 #[test]
-fn folders_are_searched_below_when_asked() {
+fn folders_are_searched_recursively_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("below")).unwrap();
     std::fs::write(folder.path().join("a.yaml"), SMALL).unwrap();
@@ -301,7 +303,7 @@ fn folders_are_searched_below_when_asked() {
 #[case("fish")]
 #[case("elvish")]
 #[case("powershell")]
-fn completions_know_the_commands(#[case] shell: &str) {
+fn completions_contain_the_commands(#[case] shell: &str) {
     let output = run(&["completions", shell]);
     assert!(output.status.success());
     assert!(text(&output.stdout).contains("validate"));
@@ -312,12 +314,12 @@ fn completions_know_the_commands(#[case] shell: &str) {
 #[case(&["render", "--help"], "Exit status: 0")]
 #[case(&["validate", "--help"], "Exit status: 0")]
 #[case(&["crds", "--help"], "kubectl apply --server-side -f -")]
-fn help_teaches(#[case] args: &[&str], #[case] teaches: &str) {
+fn help_explains_the_commands(#[case] args: &[&str], #[case] teaches: &str) {
     let output = run(args);
     assert!(output.status.success());
     let help = text(&output.stdout);
     assert!(help.lines().count() > 8, "{help}");
-    // Every command says what to type, or how it ends.
+    // Every command prints a usage or an exit status.
     assert!(
         args == ["--help"] || help.contains("kubevirt-operator ") && help.contains(teaches),
         "{help}"
@@ -325,14 +327,14 @@ fn help_teaches(#[case] args: &[&str], #[case] teaches: &str) {
 }
 
 #[test]
-fn no_command_shows_the_help() {
+fn without_a_command_the_help_is_shown() {
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("Usage:"));
 }
 
 #[test]
-fn nothing_is_coloured_off_a_terminal() {
+fn output_has_no_colours_without_a_terminal() {
     let output = run_with_input(&["render", "-f", "-"], b"[");
     assert!(!text(&output.stderr).contains('\u{1b}'));
 }

@@ -1,15 +1,14 @@
-//! Reading the documentation.
+//! Parser of the documentation's tables.
 
 use std::fs;
 
 use super::root;
 
-/// The text of a file.
 pub(crate) fn document(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// The rows of the table whose heading begins with `heading`, cell by cell.
+/// Rows of the table whose heading begins with `heading`, cell by cell.
 pub(crate) fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, table) = document
         .split_once(heading)
@@ -29,7 +28,7 @@ pub(crate) fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What stands between backticks.
+/// Texts between backticks.
 pub(crate) fn quoted(text: &str) -> Vec<String> {
     let parts = text.split('`').skip(1).step_by(2);
     parts.map(str::to_owned).collect()

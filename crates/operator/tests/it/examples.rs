@@ -1,3 +1,5 @@
+//! Snapshots of every example.
+
 use super::{manifests, root, run, text};
 
 /// To accept a change: `INSTA_UPDATE=always cargo test -p kubevirt-operator examples`.
@@ -28,7 +30,7 @@ fn every_example_is_valid() {
 }
 
 #[test]
-fn the_readme_of_the_examples_names_each() {
+fn the_readme_of_the_examples_names_every_example() {
     let readme = std::fs::read_to_string(root().join("examples/README.md")).unwrap();
     for file in manifests(&root().join("examples")) {
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -40,7 +42,7 @@ fn the_readme_of_the_examples_names_each() {
 }
 
 #[test]
-fn rendering_twice_gives_the_same_bytes() {
+fn rendering_is_deterministic() {
     let render = || run(&["render", "-f", "examples"]).stdout;
     assert_eq!(render(), render());
 }

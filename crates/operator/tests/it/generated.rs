@@ -1,4 +1,4 @@
-//! Files that are made from the Rust types, or that must keep up with them.
+//! Files that are generated from the Rust types or must match them.
 
 use std::{collections::BTreeSet, fs};
 
@@ -18,7 +18,7 @@ fn config_crd_is_up_to_date() {
         let path = folder.join(&name);
         if std::env::var_os("UPDATE_GENERATED").is_some() {
             fs::write(&path, &made).unwrap();
-            // The chart has a copy, which tests of its own may have held against the old file.
+            // The chart has a copy, which its tests may already have compared with the old file.
             let chart = root().join("charts/kubevirt-operator/files/crd");
             fs::write(chart.join(&name), &made).unwrap();
         }
@@ -42,7 +42,7 @@ fn the_command_prints_the_same_definitions() {
     }
 }
 
-/// The paths of all fields of a schema, as the documentation writes them: `spec.disks[].name`.
+/// Paths of all fields of a schema, as the documentation writes them: `spec.disks[].name`.
 fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
     if let Some(properties) = schema["properties"].as_object() {
         for (name, schema) in properties {
@@ -71,7 +71,7 @@ fn docs_machine_md_describes_every_field() {
         for part in ["spec", "status"] {
             let mut paths = Vec::new();
             fields(&schema[part], part, &mut paths);
-            // A condition is Kubernetes' own type.
+            // Conditions are a Kubernetes type.
             for path in paths.iter().filter(|path| !path.contains(".conditions[].")) {
                 assert!(
                     section[..end].contains(&format!("| `{path}` |")),

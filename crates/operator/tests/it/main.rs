@@ -1,4 +1,4 @@
-//! The commands as users run them, and the files of the repository that must not go stale.
+//! Commands as users run them, and files of the repository that must stay up to date.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,7 +14,6 @@ mod cluster;
 mod commands;
 mod docs;
 mod examples;
-mod exposed;
 mod generated;
 mod operator_docs;
 mod pipeline;
@@ -22,6 +21,7 @@ mod plan;
 mod readme;
 mod real_data;
 mod run_settings;
+mod sample_metrics;
 mod sandbox_docs;
 mod virt_operator_plan;
 mod virt_operator_render;
@@ -32,12 +32,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The root of the repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Runs the command from the root of the repository.
+/// Runs the binary in the root of the repository.
 fn run(args: &[&str]) -> Output {
     run_with_input(args, b"")
 }
@@ -54,7 +53,7 @@ fn run_with_input(args: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     let writer = std::thread::spawn(move || {
-        // A command that has seen enough closes its input.
+        // A command may close its input early.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();
@@ -66,7 +65,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// The manifests of a folder, in the order of their names.
+/// Manifests of a folder, sorted by name.
 fn manifests(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder)
         .unwrap()

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use super::{
     docs::{document, quoted, rows},
-    exposed, root, run, text,
+    root, run, sample_metrics, text,
 };
 
 const FILE: &str = "docs/operator-reference.md";
 const MACHINE: &str = "docs/machine.md";
 const VIRT_OPERATOR: &str = "docs/virt-operator-reference.md";
 
-/// What `run --help` says of a setting.
+/// Setting in the output of `run --help`.
 #[derive(Debug, PartialEq, Eq)]
 struct Setting {
     variable: String,
@@ -65,7 +65,7 @@ fn every_setting_is_documented_with_its_variable_and_default() {
     assert!(settings.is_empty(), "not in {FILE}: {settings:?}");
 }
 
-/// A group, resources and verbs, as a right.
+/// Group, resources and verbs.
 type Right = (String, BTreeSet<String>, BTreeSet<String>);
 
 fn words(text: &str) -> BTreeSet<String> {
@@ -96,7 +96,7 @@ fn rights(role: &str) -> BTreeSet<Right> {
 }
 
 #[test]
-fn every_right_is_documented_and_no_other() {
+fn exactly_the_granted_rights_are_documented() {
     let documented: BTreeSet<Right> = rows(&document(FILE), "| resource | verbs |")
         .into_iter()
         .map(|row| {
@@ -111,7 +111,7 @@ fn every_right_is_documented_and_no_other() {
 }
 
 #[test]
-fn every_right_of_the_webhook_is_documented_and_no_other() {
+fn exactly_the_webhooks_rights_are_documented() {
     let row = |row: Vec<String>| {
         let (group, resources) = match row[0].strip_prefix('`') {
             Some(named) => named.split_once("` ").unwrap(),
@@ -143,7 +143,7 @@ fn every_right_of_the_webhook_is_documented_and_no_other() {
 }
 
 #[test]
-fn the_rights_for_some_namespaces_are_among_those_for_all() {
+fn rights_for_some_namespaces_are_a_subset_of_the_cluster_wide_rights() {
     let document = document(FILE);
     let all = rights(&self::document("config/rbac/role.yaml"));
     let block = document
@@ -167,7 +167,7 @@ fn the_rights_for_some_namespaces_are_among_those_for_all() {
     assert_eq!(watched, BTreeSet::from(of_the_cluster));
 }
 
-/// The name and type of each metric, and its labels.
+/// Type and labels of each metric, by name.
 fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let types = exposed.lines().filter_map(|line| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
@@ -182,7 +182,7 @@ fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
             let labels = labels
                 .filter_map(|label| label.split_once("=\""))
                 .map(|(label, _)| label.to_owned())
-                // The bounds of a histogram.
+                // Bounds of a histogram.
                 .filter(|label| label != "le")
                 .collect();
             (name, (kind, labels))
@@ -193,8 +193,8 @@ fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
 #[test]
 fn every_metric_is_documented_with_its_type_and_labels() {
     for (file, exposed) in [
-        (FILE, exposed::machine_operator().expose()),
-        (VIRT_OPERATOR, exposed::virt_operator().expose()),
+        (FILE, sample_metrics::machine_operator().expose()),
+        (VIRT_OPERATOR, sample_metrics::virt_operator().expose()),
     ] {
         let documented: BTreeMap<String, (String, BTreeSet<String>)> =
             rows(&document(file), "| metric | type |")
@@ -211,7 +211,7 @@ fn every_metric_is_documented_with_its_type_and_labels() {
     }
 }
 
-/// Every type of error. A new one does not compile before it is listed.
+/// Every error type. A new one does not compile until it is listed.
 fn error_types() -> [ErrorType; 10] {
     use ErrorType::*;
     let all = [
@@ -260,7 +260,7 @@ fn every_type_of_error_is_documented() {
     assert_eq!(listed(MACHINE, "\n| type | when |"), known);
 }
 
-/// The sources of a folder, without tests.
+/// Sources of a folder, without tests.
 fn sources(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -291,7 +291,7 @@ fn every_reason_of_conditions_and_events_is_documented() {
             .filter_map(|rest| rest.split_once(": &str = \""));
         let constants = constants
             .map(|(_, value)| value)
-            // Labels and names have other letters.
+            // Labels and names start with a lower-case letter.
             .filter(|value| value.starts_with(|first: char| first.is_ascii_uppercase()));
         let literals = [
             "Event::normal(",
@@ -336,7 +336,7 @@ fn every_reason_of_conditions_and_events_is_documented() {
 }
 
 #[test]
-fn annotations_and_finalizers_are_named_as_they_are() {
+fn documented_annotations_and_finalizers_exist() {
     let file = "docs/operator.md";
     let document = document(file);
     for name in [

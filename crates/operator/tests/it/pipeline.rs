@@ -1,4 +1,4 @@
-//! Properties of the whole way from a document to objects.
+//! Property tests from a document to its objects.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{manifests as files, root};
 mod whole_way;
 use whole_way::go_the_whole_way;
 
-/// An object with some of its fields.
+/// Object with a subset of fields.
 fn some_of(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let (names, values): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
     let values: Vec<_> = values.into_iter().map(option::of).collect();
@@ -36,7 +36,7 @@ fn with(mut object: Value, name: &str, value: impl Into<Value>) -> Value {
     object
 }
 
-/// Mostly what people write, with now and then what they should not.
+/// Mostly valid quantities, and some invalid ones.
 fn quantity() -> BoxedStrategy<Value> {
     prop_oneof![
         12 => (1_u32..5000, select(&["Mi", "Gi", "Ti", "M", "G"][..])).prop_map(|(n, s)| format!("{n}{s}")),
@@ -201,7 +201,7 @@ fn resolved(spec: &Value) -> Option<ResolvedMachine> {
     )
 }
 
-/// What KubeVirt's admission would refuse, whatever the schema allows.
+/// Panics at a VirtualMachine that KubeVirt's admission would refuse.
 fn is_well_formed(
     machine: &ResolvedMachine,
     objects: &MachineObjects,
@@ -248,8 +248,8 @@ proptest! {
         prop_assume!(violations.is_empty());
         match resolve(&machine(&spec), &Surroundings::default()) {
             Ok(resolution) => is_well_formed(&resolution.machine, &build(&resolution.machine))?,
-            // What no schema can know: whether the size brings a disk of that name, that a disk is
-            // empty and read-only, and whether anything is left to boot from.
+            // No schema can validate whether the size has a disk of that name, that a disk is empty and
+            // read-only, and whether anything is left to boot from.
             Err(errors) => for error in errors {
                 let known = error.path.ends_with("].size")
                     || error.path.ends_with("].accessMode")
@@ -263,8 +263,8 @@ proptest! {
     fn a_machine_that_resolves_has_no_violation_that_resolve_missed(spec in spec()) {
         prop_assume!(resolved(&spec).is_some());
         for violation in schemas::violations(Kind::Machine, &document(&spec)) {
-            // Bounds are the schema's alone, and so is that bootOrder is a set. Empty data counts
-            // as absent where other data is given.
+            // Only the schema validates bounds and that bootOrder is a set. Empty data counts as absent
+            // if other data is given.
             let only_schema = ["spec.bootOrder", "spec.cpu", "spec.resources", "spec.cloudInit"];
             prop_assert!(only_schema.iter().any(|path| violation.path.starts_with(path)), "{violation}");
         }
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_printed_is_read_back_the_same(spec in spec()) {
+    fn printed_objects_parse_back_unchanged(spec in spec()) {
         if let Some(machine) = resolved(&spec) {
             let vm = build(&machine).virtual_machine;
             let printed = yaml::to_string(&vm).unwrap();
@@ -329,7 +329,7 @@ proptest! {
     }
 }
 
-/// A change to the bytes of a document.
+/// Mutation of a document's bytes.
 #[derive(Clone, Debug)]
 enum Mutation {
     Replace(usize, u8),
@@ -412,7 +412,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_mutated_document_makes_it_panic(
+    fn mutated_documents_cause_no_panic(
         bytes in example(),
         mutations in collection::vec(mutation(), 1..6),
     ) {
@@ -420,7 +420,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_cause_no_panic(bytes in collection::vec(any::<u8>(), 0..200)) {
         go_the_whole_way(&bytes);
     }
 }

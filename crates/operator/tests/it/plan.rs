@@ -1,4 +1,4 @@
-//! `plan` as people run it. What it tells of Machines that run is told in the scenarios.
+//! Command `plan` as a process. The scenarios test its output for running Machines.
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ fn class() -> Value {
     })
 }
 
-/// A file with documents, as JSON.
+/// Writes documents as JSON.
 fn file(documents: &[Value]) -> tempfile::NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     for document in documents {
@@ -38,7 +38,7 @@ fn file(documents: &[Value]) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn the_exit_status_tells_whether_something_would_change() {
+fn the_exit_status_says_whether_anything_would_change() {
     with_cluster(&[class()], |kubeconfig| {
         let same = file(&[class()]);
         let output = plan(kubeconfig, &["-f", same.path().to_str().unwrap()], &[]);
@@ -65,43 +65,46 @@ fn the_exit_status_tells_whether_something_would_change() {
         other["spec"]["cpu"]["cores"] = "many".into();
         let refused = file(&[other]);
         let output = plan(kubeconfig, &["-f", refused.path().to_str().unwrap()], &[]);
-        let said = text(&output.stderr);
-        assert!(said.contains(":1: the API server refuses it: "), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains(":1: the API server refuses it: "),
+            "{stderr}"
+        );
         assert_eq!(output.status.code(), Some(1));
 
         let output = plan(kubeconfig, &["-f", "/nowhere.yaml"], &[]);
-        let said = text(&output.stderr);
-        assert!(said.starts_with("error: /nowhere.yaml: "), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.starts_with("error: /nowhere.yaml: "), "{stderr}");
         assert_eq!(output.status.code(), Some(1));
     });
 }
 
 #[test]
-fn documents_that_are_not_ours_are_passed_over_and_twins_are_refused() {
+fn foreign_documents_are_ignored_and_duplicates_are_refused() {
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } });
     let documents = file(&[map, class(), class(), json!({ "kind": "Machine" })]);
     with_cluster(&[class()], |kubeconfig| {
         let output = plan(kubeconfig, &["-f", documents.path().to_str().unwrap()], &[]);
-        let said = text(&output.stderr);
-        assert!(said.contains("ConfigMap (v1) is passed over"), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("ConfigMap (v1) is passed over"), "{stderr}");
         assert!(
-            said.contains("MachineClass \"big\" is already given by"),
-            "{said}"
+            stderr.contains("MachineClass \"big\" is already given by"),
+            "{stderr}"
         );
-        assert!(said.contains(":4: apiVersion: is missing"), "{said}");
+        assert!(stderr.contains(":4: apiVersion: is missing"), "{stderr}");
         assert_eq!(output.status.code(), Some(1));
     });
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_told_with_what_to_do() {
+fn an_unreachable_cluster_is_reported_with_a_remedy() {
     let documents = file(&[class()]);
     let args = ["-f", documents.path().to_str().unwrap()];
     let output = plan(Path::new("/nowhere/kubeconfig"), &args, &[]);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        said.starts_with("error: the kubeconfig /nowhere/kubeconfig cannot be used: "),
-        "{said}"
+        stderr.starts_with("error: the kubeconfig /nowhere/kubeconfig cannot be used: "),
+        "{stderr}"
     );
     assert_eq!(output.status.code(), Some(1));
 
@@ -112,11 +115,11 @@ fn a_cluster_that_is_not_there_is_told_with_what_to_do() {
         "users": [{ "name": "u", "user": {} }],
     })]);
     let output = plan(nobody.path(), &args, &[]);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        said.starts_with("error: the API server cannot be reached: ")
-            && said.contains("see that it is up"),
-        "{said}"
+        stderr.starts_with("error: the API server cannot be reached: ")
+            && stderr.contains("see that it is up"),
+        "{stderr}"
     );
     assert_eq!(output.status.code(), Some(1));
 }

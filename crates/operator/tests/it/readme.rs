@@ -1,10 +1,10 @@
-//! What the documentation shows is what happens.
+//! Transcripts and manifests of the documentation.
 
 use std::{fs, process::Output};
 
 use super::{cluster::with_cluster, root, run, text};
 
-/// The commands and their output in the ```console blocks of a file.
+/// Commands and their output in the ```console blocks of a file.
 fn transcripts(file: &str) -> Vec<(String, String)> {
     let document = fs::read_to_string(root().join(file)).unwrap();
     let mut found: Vec<(String, String)> = Vec::new();
@@ -24,9 +24,9 @@ fn transcripts(file: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Runs what follows `kubevirt-operator` in a command; `...` in the output stands for lines that
-/// are left out. What needs a cluster finds an empty one.
-fn hold(file: &str, command: &str, shown: &str) {
+/// Runs a `kubevirt-operator` command and compares its output; `...` stands for omitted lines. Commands
+/// that need a cluster get an empty one.
+fn check_transcript(file: &str, command: &str, shown: &str) {
     let args = command
         .strip_prefix("kubevirt-operator ")
         .unwrap_or_else(|| panic!("{file}: {command}"));
@@ -35,14 +35,14 @@ fn hold(file: &str, command: &str, shown: &str) {
         with_cluster(&[], |kubeconfig| {
             let mut args = args.clone();
             args.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
-            hold_output(file, command, shown, &run(&args));
+            compare_output(file, command, shown, &run(&args));
         });
     } else {
-        hold_output(file, command, shown, &run(&args));
+        compare_output(file, command, shown, &run(&args));
     }
 }
 
-fn hold_output(file: &str, command: &str, shown: &str, output: &Output) {
+fn compare_output(file: &str, command: &str, shown: &str, output: &Output) {
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     let mut rest = printed.as_str();
     for (index, part) in shown.split("...\n").enumerate() {
@@ -62,11 +62,11 @@ fn hold_output(file: &str, command: &str, shown: &str, output: &Output) {
 }
 
 #[test]
-fn transcripts_in_the_documentation_are_true() {
+fn documented_transcripts_match_the_output() {
     let mut count = 0;
     for file in ["README.md", "docs/machine.md", "examples/README.md"] {
         for (command, shown) in transcripts(file) {
-            hold(file, &command, &shown);
+            check_transcript(file, &command, &shown);
             count += 1;
         }
     }
@@ -74,7 +74,7 @@ fn transcripts_in_the_documentation_are_true() {
 }
 
 #[test]
-fn manifests_in_the_documentation_are_valid() {
+fn documented_manifests_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let mut count = 0;
     for file in ["README.md", "docs/machine.md"] {

@@ -1,7 +1,7 @@
-//! Holds what we render against the schemas of a real KubeVirt release, and the specification's
-//! own manifests against us.
+//! Rendered objects against the schemas of a real KubeVirt release, and the specification's own
+//! manifests against this project's validation.
 //!
-//! The data is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
+//! The data is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that contains
 //! `kubevirt/` and `spec/`.
 
 use std::{
@@ -19,8 +19,8 @@ fn data() -> PathBuf {
     PathBuf::from(data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases"))
 }
 
-/// The manifests of the specification that are Machines.
-fn specified(data: &Path) -> Vec<PathBuf> {
+/// Manifests of the specification that are Machines.
+fn specified_machines(data: &Path) -> Vec<PathBuf> {
     let files = manifests(&data.join("spec/manifests"));
     let machines: Vec<_> = files
         .into_iter()
@@ -43,9 +43,9 @@ fn virtual_machine_schema(data: &Path) -> Schema {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_specifications_machines_are_valid_as_they_are() {
+fn the_machines_of_the_specification_are_valid() {
     let data = data();
-    for file in specified(&data) {
+    for file in specified_machines(&data) {
         let output = run(&["validate", "-f", file.to_str().unwrap()]);
         assert_eq!(text(&output.stdout), "", "{}", file.display());
         assert!(output.status.success());
@@ -54,12 +54,12 @@ fn the_specifications_machines_are_valid_as_they_are() {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn rendered_virtual_machines_fit_the_schema_of_kubevirt() {
+fn rendered_virtual_machines_match_the_schema_of_kubevirt() {
     let data = data();
     let schema = virtual_machine_schema(&data);
     let files = manifests(&root().join("examples"))
         .into_iter()
-        .chain(specified(&data));
+        .chain(specified_machines(&data));
     let mut checked = 0;
     for file in files {
         let output = run(&["render", "-o", "json", "-f", file.to_str().unwrap()]);
@@ -78,7 +78,7 @@ fn rendered_virtual_machines_fit_the_schema_of_kubevirt() {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_virtual_machine_that_does_not_fit_is_found() {
+fn a_virtual_machine_that_violates_the_schema_is_detected() {
     let data = data();
     let schema = virtual_machine_schema(&data);
     let output = run(&["render", "-o", "json", "-f", "examples/machine-small.yaml"]);

@@ -1,4 +1,4 @@
-//! Settings of `run` that stop the start.
+//! Invalid settings of `run`.
 
 use std::process::{Command, Output};
 
@@ -13,7 +13,7 @@ fn run(args: &[&str], environment: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn a_variable_that_cannot_be_used_is_named_and_nothing_starts() {
+fn an_invalid_variable_is_named_and_prevents_the_start() {
     let output = run(
         &["--client-burst", "many"],
         &[("RECONCILE_INTERVAL", "soon"), ("LEADER_ELECTION", "maybe")],
@@ -30,7 +30,7 @@ fn a_variable_that_cannot_be_used_is_named_and_nothing_starts() {
 }
 
 #[test]
-fn an_empty_variable_counts_as_not_given_and_a_flag_wins() {
+fn an_empty_variable_counts_as_unset_and_a_flag_takes_precedence() {
     let output = run(
         &["--log-level", "info", "--client-qps", "fast"],
         &[

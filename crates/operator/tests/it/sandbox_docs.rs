@@ -1,4 +1,4 @@
-//! docs/sandbox.md names every option and every fault there is, and no others.
+//! docs/sandbox.md: lists every option and every fault, and no others.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn every_option_is_documented() {
 }
 
 #[test]
-fn the_fault_file_in_the_documentation_is_one() {
+fn the_documented_fault_file_is_valid() {
     let document = document(FILE);
     let block = document
         .split("```\n")

@@ -1,5 +1,4 @@
-//! `virt-operator plan` as people run it. What it tells of an installation is told in the stories of
-//! KubeVirt.
+//! Command `virt-operator plan` as a process. The install suite tests its output.
 
 use std::{
     io::Write as _,
@@ -10,7 +9,7 @@ use std::{
 use sandbox::KubeVirtMode;
 use serde_json::json;
 
-use super::{cluster::with_cluster_as, root, text};
+use super::{cluster::with_cluster_in_mode, root, text};
 
 const REGISTRY: &str = "registry.example/kubevirt";
 
@@ -31,7 +30,7 @@ fn file(content: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn an_empty_cluster_is_told_what_would_come_and_stays_empty() {
+fn the_plan_for_an_empty_cluster_lists_all_objects_and_writes_nothing() {
     let config = json!({
         "namespace": "kubevirt", "registry": REGISTRY, "kubeVirtVersion": "v1.9.0",
     });
@@ -45,41 +44,47 @@ fn an_empty_cluster_is_told_what_would_come_and_stays_empty() {
     let kubevirt = file(&kubevirt.to_string());
     let (strategy, kubevirt) = (strategy.path(), kubevirt.path());
     let (strategy, kubevirt) = (strategy.to_str().unwrap(), kubevirt.to_str().unwrap());
-    with_cluster_as(KubeVirtMode::Managed, &[], |kubeconfig| {
+    with_cluster_in_mode(KubeVirtMode::Managed, &[], |kubeconfig| {
         let args = ["-f", kubevirt, "--strategy", strategy];
         for _ in 0..2 {
             let output = plan(kubeconfig, &args);
-            let (told, said) = (text(&output.stdout), text(&output.stderr));
+            let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
             assert!(
-                told.contains("+ Deployment kubevirt/virt-api\n"),
-                "{told}{said}"
+                stdout.contains("+ Deployment kubevirt/virt-api\n"),
+                "{stdout}{stderr}"
             );
-            assert!(told.contains("* Secret kubevirt/kubevirt-ca: "), "{told}");
             assert!(
-                said.contains("those of config/rbac/virt-operator were looked at"),
-                "{said}"
+                stdout.contains("* Secret kubevirt/kubevirt-ca: "),
+                "{stdout}"
             );
-            assert_eq!(output.status.code(), Some(2), "{told}{said}");
+            assert!(
+                stderr.contains("those of config/rbac/virt-operator were looked at"),
+                "{stderr}"
+            );
+            assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
         }
 
         let output = plan(kubeconfig, &["-f", kubevirt]);
-        let told = text(&output.stdout);
-        assert!(told.contains("A Job writes the install strategy"), "{told}");
+        let stdout = text(&output.stdout);
+        assert!(
+            stdout.contains("A Job writes the install strategy"),
+            "{stdout}"
+        );
         assert_eq!(output.status.code(), Some(2));
 
         let output = plan(kubeconfig, &[]);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         assert!(
-            said.contains("there is no KubeVirt resource in the cluster"),
-            "{said}"
+            stderr.contains("there is no KubeVirt resource in the cluster"),
+            "{stderr}"
         );
         assert_eq!(output.status.code(), Some(1));
 
         let output = plan(kubeconfig, &["--strategy", "missing.yaml"]);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         assert!(
-            said.contains("--strategy missing.yaml: cannot be read"),
-            "{said}"
+            stderr.contains("--strategy missing.yaml: cannot be read"),
+            "{stderr}"
         );
         assert_eq!(output.status.code(), Some(1));
     });

@@ -1,4 +1,4 @@
-//! `virt-operator render`, with a small strategy.
+//! Command `virt-operator render`, with a small strategy.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn kubevirt(spec: &str) -> String {
 }
 
 #[test]
-fn it_prints_the_final_objects_and_the_same_every_time() {
+fn render_prints_the_final_objects_deterministically() {
     let spec = "{infra: {replicas: 3}, productName: cloud}";
     let output = render(&kubevirt(spec));
     assert_eq!(text(&output.stderr).matches("error:").count(), 0);
@@ -45,15 +45,15 @@ fn it_prints_the_final_objects_and_the_same_every_time() {
 }
 
 #[test]
-fn it_tells_what_is_left_to_the_cluster() {
+fn render_names_the_fields_that_the_cluster_sets() {
     let output = render(&kubevirt("{}"));
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for note in [
         "certificates are made in the cluster: 2 Secrets and 1 ConfigMaps are not shown",
         "SecurityContextConstraints kubevirt-handler is left out: the cluster does not serve its kind",
         "the feature gate DecentralizedLiveMigration is off",
     ] {
-        assert!(told.contains(note), "{told}");
+        assert!(stderr.contains(note), "{stderr}");
     }
 }
 
@@ -62,42 +62,45 @@ fn a_strategy_of_another_release_is_refused() {
     let output = render(&kubevirt("{imageTag: v1.8.4}"));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        told.contains("the install strategy is of v1.9.0, and v1.8.4 is asked for"),
-        "{told}"
+        stderr.contains("the install strategy is of v1.9.0, and v1.8.4 is asked for"),
+        "{stderr}"
     );
 }
 
 #[test]
-fn a_patch_that_fails_is_told_with_its_place() {
+fn a_failing_patch_is_reported_with_its_location() {
     let patch = "{resourceType: Deployment, resourceName: virt-api, type: json, patch: '[{\"op\": \"remove\", \"path\": \"/spec/none\"}]'}";
     let output = render(&kubevirt(&format!(
         "{{customizeComponents: {{patches: [{patch}]}}}}"
     )));
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        told.contains(
+        stderr.contains(
             "spec.customizeComponents.patches[0] cannot be applied to Deployment kubevirt/virt-api"
         ),
-        "{told}"
+        "{stderr}"
     );
 }
 
 #[test]
-fn what_is_no_kubevirt_resource_is_refused_with_its_place() {
+fn a_document_of_another_kind_is_refused_with_its_location() {
     let output = render("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("has 0 KubeVirt resources"));
     let output = render(&kubevirt("{infra: {replicas: many}}"));
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.contains("stdin:1: spec.infra.replicas: "), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("stdin:1: spec.infra.replicas: "),
+        "{stderr}"
+    );
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_files_are_named() {
     let output = run(&[
         "virt-operator",
         "render",

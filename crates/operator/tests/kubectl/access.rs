@@ -1,9 +1,9 @@
-//! Who may do what.
+//! Authorization.
 
 use crate::kubectl::{Kubectl, both, is_too_old_for};
 
 #[test]
-fn rights_are_asked_for_and_held_to() {
+fn rights_are_reviewed_and_enforced() {
     let kubectl = Kubectl::new("access-rights");
     let robot = "--as=system:serviceaccount:access-rights:robot";
     kubectl.ok("create serviceaccount robot");
@@ -24,24 +24,24 @@ fn rights_are_asked_for_and_held_to() {
         .unwrap();
     assert!(configmaps.contains("[get list]"), "{list}");
     kubectl.ok(&format!("get configmaps {robot}"));
-    let said = kubectl.fails(&format!("create configmap new {robot}"));
+    let printed = kubectl.fails(&format!("create configmap new {robot}"));
     assert!(
-        said.contains(
+        printed.contains(
             "configmaps is forbidden: User \"system:serviceaccount:access-rights:robot\" cannot \
              create resource \"configmaps\" in API group \"\" in the namespace \"access-rights\""
         ),
-        "{said}"
+        "{printed}"
     );
-    let said = kubectl.fails(&format!("get nodes {robot}"));
+    let printed = kubectl.fails(&format!("get nodes {robot}"));
     assert!(
-        said.contains("cannot list resource \"nodes\" in API group \"\" at the cluster scope"),
-        "{said}"
+        printed.contains("cannot list resource \"nodes\" in API group \"\" at the cluster scope"),
+        "{printed}"
     );
 }
 
 #[test]
-fn one_can_ask_who_one_is() {
-    if is_too_old_for("asking who one is") {
+fn kubectl_auth_whoami_works() {
+    if is_too_old_for("kubectl auth whoami") {
         return;
     }
     let kubectl = Kubectl::new("access-whoami");

@@ -1,11 +1,11 @@
-//! What a person sees of the webhook: `sandbox --with-webhook`.
+//! Webhook as users of kubectl observe it: `sandbox --with-webhook`.
 
 use crate::{
     kubectl::{Kubectl, both},
     process::Sandbox,
 };
 
-/// What docs/admission.md shows of kubectl's words.
+/// Output of kubectl in docs/admission.md.
 fn documented() -> Vec<String> {
     let text = std::fs::read_to_string(crate::root().join("docs/admission.md")).unwrap();
     let block = text.split("```").nth(1).unwrap();
@@ -23,7 +23,7 @@ fn machine(spec: &str) -> String {
 }
 
 #[test]
-fn a_person_is_told_what_is_refused_and_what_is_missing() {
+fn refusals_and_warnings_reach_the_user() {
     let sandbox = Sandbox::start(&["--with-webhook"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     let broken = kubectl.file("broken.yaml", &machine("{disks: [{name: data}]}"));
@@ -31,17 +31,17 @@ fn a_person_is_told_what_is_refused_and_what_is_missing() {
     let incomplete = "{networks: [{name: lan, networkName: prod}]}";
     let incomplete = kubectl.file("incomplete.yaml", &machine(incomplete));
     let warned = both(&kubectl.run(&format!("apply -f {incomplete}")));
-    let said = format!("{refused}{warned}");
+    let printed = format!("{refused}{warned}");
     for line in documented() {
         assert!(
-            said.lines().any(|said| said == line),
-            "{line}\nis not in\n{said}"
+            printed.lines().any(|printed| printed == line),
+            "{line}\nis not in\n{printed}"
         );
     }
 
     let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\n\
         metadata: {name: prod}\nspec: {bridge: br0}\n";
-    kubectl.given(network, "apply -f -");
+    kubectl.ok_with_input(network, "apply -f -");
     kubectl.ok("wait machine/web --for=condition=Ready --timeout=60s");
     let refused = kubectl.fails("delete networkconfiguration prod --timeout=60s");
     assert!(
@@ -53,7 +53,7 @@ fn a_person_is_told_what_is_refused_and_what_is_missing() {
 }
 
 #[test]
-fn the_webhook_needs_the_operator() {
+fn webhook_validation_requires_a_running_operator() {
     let output = crate::process::run(&["sandbox", "--with-webhook", "--no-operator"]);
     assert_eq!(output.status.code(), Some(2), "{}", both(&output));
 }

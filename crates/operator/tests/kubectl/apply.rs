@@ -1,4 +1,4 @@
-//! apply and diff, on the client's side and on the server's.
+//! `kubectl apply` and `diff`, client-side and server-side.
 
 use crate::kubectl::{Kubectl, both, is_too_old_for, strict};
 
@@ -9,7 +9,7 @@ data: {colour: red, size: small}
 ";
 
 #[test]
-fn what_is_left_out_goes() {
+fn fields_left_out_of_an_apply_are_removed() {
     let kubectl = Kubectl::new("apply-client");
     let file = kubectl.file("one.yaml", SETTINGS);
     assert_eq!(
@@ -43,7 +43,7 @@ fn what_is_left_out_goes() {
 }
 
 #[test]
-fn fields_have_owners() {
+fn apply_conflicts_name_the_field_manager() {
     let kubectl = Kubectl::new("apply-server");
     let file = kubectl.file("one.yaml", SETTINGS);
     let apply = format!("apply --server-side --field-manager=one -f {file}");
@@ -52,20 +52,20 @@ fn fields_have_owners() {
         "configmap/settings serverside-applied\n"
     );
     let other = kubectl.file("two.yaml", &SETTINGS.replace("red", "blue"));
-    let said = kubectl.fails(&format!(
+    let printed = kubectl.fails(&format!(
         "apply --server-side --field-manager=two -f {other}"
     ));
     assert!(
-        said.starts_with(
+        printed.starts_with(
             "error: Apply failed with 1 conflict: conflict with \"one\": .data.colour\n"
         ),
-        "{said}"
+        "{printed}"
     );
     kubectl.ok(&format!(
         "apply --server-side --field-manager=two -f {other} --force-conflicts"
     ));
     assert_eq!(kubectl.value("configmap/settings", ".data.colour"), "blue");
-    // Shared by both: it stays until both have let go of it.
+    // Both managers own it: it stays until both have released it.
     let less = SETTINGS.replace(", size: small", "").replace("red", "blue");
     let less = kubectl.file("less.yaml", &less);
     for (manager, size) in [("one", "small"), ("two", "")] {
@@ -77,7 +77,7 @@ fn fields_have_owners() {
 }
 
 #[test]
-fn apply_moves_from_the_client_to_the_server() {
+fn client_side_apply_migrates_to_server_side_apply() {
     if is_too_old_for("showing managed fields") {
         return;
     }
@@ -95,16 +95,16 @@ fn apply_moves_from_the_client_to_the_server() {
 }
 
 #[test]
-fn unknown_fields_are_named() {
+fn unknown_fields_are_reported() {
     if is_too_old_for("validation by the server") {
         return;
     }
     let kubectl = Kubectl::new("apply-unknown");
     let file = kubectl.file("one.yaml", &SETTINGS.replace("\ndata:", "\ndta:"));
-    let said = kubectl.fails(&format!("apply -f {file} {}", strict()));
+    let printed = kubectl.fails(&format!("apply -f {file} {}", strict()));
     assert!(
-        said.contains("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\""),
-        "{said}"
+        printed.contains("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\""),
+        "{printed}"
     );
     let warned = both(&kubectl.run(&format!("apply -f {file} --validate=warn")));
     assert!(
@@ -117,21 +117,24 @@ metadata: {name: wrong}
 spec: {memry: 1Gi, template: small}
 ";
     let file = kubectl.file("machine.yaml", machine);
-    let said = kubectl.fails(&format!("apply -f {file} {}", strict()));
-    assert!(said.contains("unknown field \"spec.memry\""), "{said}");
+    let printed = kubectl.fails(&format!("apply -f {file} {}", strict()));
+    assert!(
+        printed.contains("unknown field \"spec.memry\""),
+        "{printed}"
+    );
     let file = kubectl.file(
         "machine.yaml",
         &machine.replace("memry: 1Gi", "powerState: Resting"),
     );
-    let said = kubectl.fails(&format!("apply -f {file}"));
+    let printed = kubectl.fails(&format!("apply -f {file}"));
     assert!(
-        said.contains("spec.powerState: Unsupported value: \"Resting\": supported values: "),
-        "{said}"
+        printed.contains("spec.powerState: Unsupported value: \"Resting\": supported values: "),
+        "{printed}"
     );
 }
 
 #[test]
-fn replace_takes_the_place() {
+fn replace_replaces_the_whole_object() {
     let kubectl = Kubectl::new("apply-replace");
     let file = kubectl.file("one.yaml", SETTINGS);
     kubectl.ok(&format!("create -f {file}"));
@@ -148,21 +151,21 @@ fn replace_takes_the_place() {
 }
 
 #[test]
-fn what_a_list_has_is_applied_and_created() {
+fn items_of_a_list_are_applied_and_created() {
     let kubectl = Kubectl::new("apply-list");
     let list = format!(
         "apiVersion: v1\nkind: List\nitems:\n- {}",
         SETTINGS.trim_end().replace('\n', "\n  ")
     );
     let file = kubectl.file("list.yaml", &list);
-    for (command, said) in [
+    for (command, printed) in [
         ("create", "created"),
         ("apply", "created"),
         ("apply --server-side", "serverside-applied"),
     ] {
         assert_eq!(
             kubectl.ok(&format!("{command} -f {file}")),
-            format!("configmap/settings {said}\n")
+            format!("configmap/settings {printed}\n")
         );
         kubectl.ok(&format!("delete -f {file}"));
     }
@@ -170,12 +173,12 @@ fn what_a_list_has_is_applied_and_created() {
         return;
     }
     let file = kubectl.file("list.yaml", &list.replace("\n  data:", "\n  dta:"));
-    let said = kubectl.fails(&format!("apply -f {file}"));
-    assert!(said.contains("unknown field \"dta\""), "{said}");
+    let printed = kubectl.fails(&format!("apply -f {file}"));
+    assert!(printed.contains("unknown field \"dta\""), "{printed}");
 }
 
 #[test]
-fn kinds_that_are_not_served_are_named() {
+fn unserved_kinds_are_reported() {
     let kubectl = Kubectl::new("apply-unserved");
     let rule =
         "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: one}\n";
@@ -186,9 +189,9 @@ fn kinds_that_are_not_served_are_named() {
     ] {
         let file = kubectl.file("one.yaml", text);
         for command in ["create", "apply", "apply --server-side"] {
-            let said = kubectl.fails(&format!("{command} -f {file}"));
+            let printed = kubectl.fails(&format!("{command} -f {file}"));
             let expected = format!("no matches for kind \"{kind}\" in version \"{version}\"");
-            assert!(said.contains(&expected), "{command}: {said}");
+            assert!(printed.contains(&expected), "{command}: {printed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The commands `sandbox` and `simulate` themselves.
+//! Commands `sandbox` and `simulate`.
 
 use std::{net::TcpListener, process::Output};
 
@@ -7,16 +7,16 @@ use crate::{
     process::{Sandbox, run},
 };
 
-fn refused(output: &Output, code: i32, words: &[&str]) {
-    let said = both(output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+    let printed = both(output);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
     for word in words {
-        assert!(said.contains(word), "{word} in {said}");
+        assert!(printed.contains(word), "{word} in {printed}");
     }
 }
 
 #[test]
-fn a_signal_ends_it_well() {
+fn a_signal_ends_the_sandbox_gracefully() {
     for signal in ["INT", "TERM"] {
         let sandbox = Sandbox::start(&[]);
         let kubeconfig = sandbox.kubeconfig();
@@ -26,7 +26,7 @@ fn a_signal_ends_it_well() {
             let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        // A watch that is open does not hold up the end.
+        // An open watch does not delay the shutdown.
         let mut watch = Kubectl::of(&sandbox, "default").follow("get nodes --watch");
         watch.until(&["node-1"]);
         let ended = sandbox.end(signal);
@@ -38,7 +38,7 @@ fn a_signal_ends_it_well() {
 }
 
 #[test]
-fn changes_are_plain_lines_where_there_is_no_terminal() {
+fn changes_are_printed_as_plain_lines_without_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let machine = folder.path().join("machine.yaml");
     let rendered = run(&["render", "-f", "examples/machine-small.yaml"]);
@@ -62,7 +62,7 @@ fn changes_are_plain_lines_where_there_is_no_terminal() {
 }
 
 #[test]
-fn it_says_when_nobody_acts_on_machines() {
+fn the_sandbox_says_when_no_operator_reconciles_machines() {
     let invitation = "In another terminal, try:\n";
     let sandbox = Sandbox::start(&[]);
     assert!(sandbox.greeting.contains(invitation));
@@ -74,17 +74,17 @@ fn it_says_when_nobody_acts_on_machines() {
         "kubevirt-operator run --kubeconfig {} ",
         kubeconfig.display()
     );
-    for said in [
+    for printed in [
         "No operator acts on Machines",
         "apply -f config/rbac\n",
         &run,
     ] {
-        assert!(greeting.contains(said), "{said} in {greeting}");
+        assert!(greeting.contains(printed), "{printed} in {greeting}");
     }
 }
 
 #[test]
-fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
+fn documents_that_cannot_be_applied_are_reported_and_the_rest_is_applied() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -93,9 +93,9 @@ fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
     };
     let broken = file("broken.yaml", "a: [");
     let output = run(&["sandbox", "--apply", &broken]);
-    refused(&output, 2, &["broken.yaml"]);
+    assert_refused(&output, 2, &["broken.yaml"]);
     let output = run(&["sandbox", "--apply", "no/such/file.yaml"]);
-    refused(&output, 2, &["no/such/file.yaml"]);
+    assert_refused(&output, 2, &["no/such/file.yaml"]);
     let mixed = file(
         "mixed.yaml",
         "apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: none}\n---\n\
@@ -113,7 +113,7 @@ fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
         ended.err
     );
     let faults = file("faults.yaml", "- kind: Pod\n  fault: Nonsense\n");
-    refused(
+    assert_refused(
         &run(&["sandbox", "--faults", &faults]),
         2,
         &["faults.yaml", "Nonsense"],
@@ -121,44 +121,44 @@ fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
 }
 
 #[test]
-fn only_loopback_addresses_are_listened_on() {
+fn the_sandbox_listens_on_loopback_addresses_only() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let kubeconfig = kubeconfig.to_str().unwrap();
     let start = |listen: &str| run(&["sandbox", "--kubeconfig", kubeconfig, "--listen", listen]);
-    refused(
+    assert_refused(
         &start("0.0.0.0:0"),
         1,
         &["loopback addresses only", "0.0.0.0:0"],
     );
-    refused(&start("nonsense"), 2, &["--listen"]);
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    refused(&start(&address), 1, &[&address, "in use"]);
+    assert_refused(&start("nonsense"), 2, &["--listen"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    assert_refused(&start(&address), 1, &[&address, "in use"]);
     assert!(!std::path::Path::new(kubeconfig).exists());
 }
 
 #[test]
-fn a_kubeconfig_of_somebody_else_stays() {
+fn a_foreign_kubeconfig_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
     std::fs::write(&path, "apiVersion: v1\n").unwrap();
     let output = run(&["sandbox", "--kubeconfig", path.to_str().unwrap()]);
-    refused(&output, 1, &[path.to_str().unwrap()]);
+    assert_refused(&output, 1, &[path.to_str().unwrap()]);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
 }
 
 #[test]
-fn simulate_keeps_away_from_real_nodes() {
+fn simulate_refuses_clusters_with_real_nodes() {
     let sandbox = Sandbox::start(&["--nodes", "1"]);
     let kubectl = Kubectl::of(&sandbox, "default");
-    kubectl.given(
+    kubectl.ok_with_input(
         r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "metal"}}"#,
         "create -f -",
     );
     let kubeconfig = sandbox.kubeconfig();
     let output = run(&["simulate", "--kubeconfig", kubeconfig.to_str().unwrap()]);
-    refused(&output, 1, &["this cluster has a node of its own, metal"]);
+    assert_refused(&output, 1, &["this cluster has a node of its own, metal"]);
     let output = run(&["simulate", "--kubeconfig", "no/such/kubeconfig"]);
-    refused(&output, 2, &["no/such/kubeconfig"]);
+    assert_refused(&output, 2, &["no/such/kubeconfig"]);
 }

@@ -1,10 +1,10 @@
-//! create, run, expose.
+//! `kubectl create`, `run` and `expose`.
 
 use crate::kubectl::{Kubectl, both, is_too_old_for};
 
 #[test]
-fn kinds_that_kubectl_makes_itself() {
-    if is_too_old_for("today's versions of these kinds") {
+fn kubectl_create_generators_work() {
+    if is_too_old_for("the current versions of these kinds") {
         return;
     }
     let kubectl = Kubectl::new("create-kinds");
@@ -32,20 +32,20 @@ fn kinds_that_kubectl_makes_itself() {
         kubectl.value("service/web", ".spec.ports[0].targetPort"),
         "8080"
     );
-    // A zero that was given is not a zero that was left out.
+    // An explicit zero is not replaced by the default.
     assert_eq!(kubectl.value("deployment/web", ".spec.replicas"), "0");
     assert_eq!(kubectl.value("pdb/some", ".spec.minAvailable"), "1");
     assert_eq!(kubectl.value("quota/few", ".spec.hard.pods"), "10");
-    let said = kubectl.fails("create configmap settings");
+    let printed = kubectl.fails("create configmap settings");
     assert!(
-        said.contains("configmaps \"settings\" already exists"),
-        "{said}"
+        printed.contains("configmaps \"settings\" already exists"),
+        "{printed}"
     );
     kubectl.ok("wait job/once --for=condition=Complete --timeout=60s");
 }
 
 #[test]
-fn a_dry_run_leaves_nothing() {
+fn a_dry_run_stores_nothing() {
     if is_too_old_for("a dry run without the paths of OpenAPI v2") {
         return;
     }
@@ -59,12 +59,12 @@ fn a_dry_run_leaves_nothing() {
 }
 
 #[test]
-fn names_are_made() {
+fn generate_name_creates_unique_names() {
     let kubectl = Kubectl::new("create-names");
     let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "some-"},
         "spec": {"containers": [{"name": "c", "image": "nginx:1"}]}}"#;
-    let one = kubectl.given(pod, "create -f - -o name");
-    let other = kubectl.given(pod, "create -f - -o name");
+    let one = kubectl.ok_with_input(pod, "create -f - -o name");
+    let other = kubectl.ok_with_input(pod, "create -f - -o name");
     assert!(one.starts_with("pod/some-") && other.starts_with("pod/some-"));
     assert_ne!(one, other);
 }
@@ -84,28 +84,28 @@ fn pods_are_run_and_exposed() {
 }
 
 #[test]
-fn tokens_are_made_and_taken() {
+fn tokens_are_issued_and_accepted() {
     if is_too_old_for("tokens") {
         return;
     }
     let kubectl = Kubectl::new("create-token");
     kubectl.ok("create serviceaccount robot");
     let token = kubectl.ok("create token robot --duration=1h");
-    let said = kubectl.fails(&format!(
+    let printed = kubectl.fails(&format!(
         "--kubeconfig={} get pods",
-        stripped(&kubectl, token.trim())
+        with_token(&kubectl, token.trim())
     ));
     assert!(
-        said.contains(
+        printed.contains(
             "User \"system:serviceaccount:create-token:robot\" cannot list resource \"pods\" in \
              API group \"\" in the namespace \"create-token\""
         ),
-        "{said}"
+        "{printed}"
     );
 }
 
-/// A kubeconfig for the same server with another token.
-fn stripped(kubectl: &Kubectl, token: &str) -> String {
+/// Kubeconfig of the same server with another token.
+fn with_token(kubectl: &Kubectl, token: &str) -> String {
     let own = std::fs::read_to_string(kubectl.kubeconfig()).unwrap();
     let lines = own.lines().map(|line| match line.split_once("token:") {
         Some((before, _)) => format!("{before}token: {token}\n"),

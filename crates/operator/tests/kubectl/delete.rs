@@ -1,36 +1,36 @@
-//! delete: finalizers, dependents, namespaces.
+//! `kubectl delete`: finalizers, dependents, namespaces.
 
 use crate::kubectl::{Kubectl, is_too_old_for};
 
 #[test]
-fn finalizers_hold_an_object_back() {
+fn finalizers_delay_a_deletion() {
     let kubectl = Kubectl::new("delete-finalizers");
-    kubectl.ok("create configmap held");
+    kubectl.ok("create configmap blocked");
     let finalizers = r#"{"metadata":{"finalizers":["example.org/hold"]}}"#;
-    kubectl.ok(&format!("patch configmap held -p '{finalizers}'"));
-    kubectl.ok("delete configmap held --wait=false");
+    kubectl.ok(&format!("patch configmap blocked -p '{finalizers}'"));
+    kubectl.ok("delete configmap blocked --wait=false");
     assert_ne!(
-        kubectl.value("configmap/held", ".metadata.deletionTimestamp"),
+        kubectl.value("configmap/blocked", ".metadata.deletionTimestamp"),
         ""
     );
-    let said = kubectl.fails("wait configmap/held --for=delete --timeout=1s");
+    let printed = kubectl.fails("wait configmap/blocked --for=delete --timeout=1s");
     assert!(
-        said.contains("timed out waiting for the condition"),
-        "{said}"
+        printed.contains("timed out waiting for the condition"),
+        "{printed}"
     );
     let none = r#"{"metadata":{"finalizers":null}}"#;
-    kubectl.ok(&format!("patch configmap held --type=merge -p '{none}'"));
-    kubectl.gone("configmap/held");
-    let said = kubectl.fails("delete configmap held");
+    kubectl.ok(&format!("patch configmap blocked --type=merge -p '{none}'"));
+    kubectl.until_deleted("configmap/blocked");
+    let printed = kubectl.fails("delete configmap blocked");
     assert_eq!(
-        said,
-        "Error from server (NotFound): configmaps \"held\" not found\n"
+        printed,
+        "Error from server (NotFound): configmaps \"blocked\" not found\n"
     );
-    kubectl.ok("delete configmap held --ignore-not-found");
+    kubectl.ok("delete configmap blocked --ignore-not-found");
 }
 
 #[test]
-fn dependents_go_first_after_or_not_at_all() {
+fn foreground_background_and_orphan_deletion_work() {
     let kubectl = Kubectl::new("delete-cascade");
     for name in ["first", "after", "never"] {
         kubectl.ok(&format!("create deployment {name} --image=nginx:1"));
@@ -40,7 +40,7 @@ fn dependents_go_first_after_or_not_at_all() {
     assert_eq!(kubectl.ok("get replicasets,pods -l app=first -o name"), "");
     kubectl.ok("delete deployment after --cascade=background");
     kubectl.ok("delete deployment never --cascade=orphan");
-    kubectl.gone("pods,replicasets -l app=after");
+    kubectl.until_deleted("pods,replicasets -l app=after");
     let left = kubectl.ok("get replicasets -l app=never -o name");
     let left = left.trim();
     assert!(left.starts_with("replicaset.apps/never-"), "{left}");
@@ -52,7 +52,7 @@ fn dependents_go_first_after_or_not_at_all() {
 }
 
 #[test]
-fn all_of_a_kind_or_those_with_a_label() {
+fn delete_all_and_delete_by_label_work() {
     let kubectl = Kubectl::new("delete-all");
     for name in ["a", "b", "c"] {
         kubectl.ok(&format!("create configmap {name}"));
@@ -67,30 +67,33 @@ fn all_of_a_kind_or_those_with_a_label() {
         "configmap/c\nconfigmap/kube-root-ca.crt\n"
     );
     kubectl.ok("delete configmap --all");
-    kubectl.gone("configmap/c");
+    kubectl.until_deleted("configmap/c");
 }
 
 #[test]
-fn a_namespace_ends_with_all_that_is_in_it() {
+fn deleting_a_namespace_deletes_its_objects() {
     let kubectl = Kubectl::new("delete-namespace");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=2");
     kubectl.ok("rollout status deployment/web --timeout=60s");
-    kubectl.ok("create configmap held");
+    kubectl.ok("create configmap blocked");
     let finalizers = r#"{"metadata":{"finalizers":["example.org/hold"]}}"#;
-    kubectl.ok(&format!("patch configmap held -p '{finalizers}'"));
+    kubectl.ok(&format!("patch configmap blocked -p '{finalizers}'"));
     kubectl.ok("delete namespace delete-namespace --wait=false");
     let mut watch = kubectl.follow("get namespace delete-namespace --watch -o yaml");
     watch.until(&["Some content in the namespace has finalizers remaining: example.org/hold"]);
     drop(watch);
-    let said = kubectl.fails("create configmap late");
+    let printed = kubectl.fails("create configmap late");
     assert!(
-        said.contains("unable to create new content in namespace delete-namespace because it is being terminated"),
-        "{said}"
+        printed.contains("unable to create new content in namespace delete-namespace because it is being terminated"),
+        "{printed}"
     );
     let none = r#"{"metadata":{"finalizers":null}}"#;
-    kubectl.ok(&format!("patch configmap held --type=merge -p '{none}'"));
-    kubectl.gone("namespace/delete-namespace");
+    kubectl.ok(&format!("patch configmap blocked --type=merge -p '{none}'"));
+    kubectl.until_deleted("namespace/delete-namespace");
     assert_eq!(kubectl.ok("get all,configmaps -o name"), "");
-    let said = kubectl.fails("delete namespace default");
-    assert!(said.contains("this namespace may not be deleted"), "{said}");
+    let printed = kubectl.fails("delete namespace default");
+    assert!(
+        printed.contains("this namespace may not be deleted"),
+        "{printed}"
+    );
 }

@@ -1,9 +1,9 @@
-//! edit, patch, label, annotate.
+//! `kubectl edit`, `patch`, `label` and `annotate`.
 
 use crate::kubectl::{Kubectl, both};
 
 #[test]
-fn an_editor_changes_an_object() {
+fn kubectl_edit_changes_an_object() {
     let kubectl = Kubectl::new("edit-editor");
     kubectl.ok("create configmap one --from-literal=colour=red");
     let edit = |editor: &str| {
@@ -23,14 +23,14 @@ fn an_editor_changes_an_object() {
         "{}",
         both(&output)
     );
-    // What cannot be saved is kept in a file, and the object as it was.
+    // kubectl keeps an invalid edit in a file, and the object is unchanged.
     let output = edit("sed -i s/colour:.*/colour:\\ [1]/");
     assert!(!output.status.success(), "{}", both(&output));
     assert_eq!(kubectl.value("configmap/one", ".data.colour"), "blue");
 }
 
 #[test]
-fn patches_of_every_type() {
+fn all_patch_types_work() {
     let kubectl = Kubectl::new("edit-patch");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=0");
     kubectl.ok("patch deployment web --type=merge -p '{\"spec\":{\"minReadySeconds\":1}}'");
@@ -38,7 +38,7 @@ fn patches_of_every_type() {
         kubectl.value("deployment/web", ".spec.minReadySeconds"),
         "1"
     );
-    // Containers are merged by their names.
+    // Containers are merged by name.
     let sidecar = r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"i"}]}}}}"#;
     kubectl.ok(&format!("patch deployment web -p '{sidecar}'"));
     let names = kubectl.value("deployment/web", ".spec.template.spec.containers[*].name");
@@ -56,14 +56,14 @@ fn patches_of_every_type() {
 }
 
 #[test]
-fn labels_and_annotations() {
+fn labels_and_annotations_can_be_set_and_removed() {
     let kubectl = Kubectl::new("edit-label");
     kubectl.ok("create configmap one");
     kubectl.ok("label configmap one tier=front");
-    let said = kubectl.fails("label configmap one tier=back");
+    let printed = kubectl.fails("label configmap one tier=back");
     assert!(
-        said.contains("'tier' already has a value (front), and --overwrite is false"),
-        "{said}"
+        printed.contains("'tier' already has a value (front), and --overwrite is false"),
+        "{printed}"
     );
     kubectl.ok("label configmap one tier=back --overwrite");
     assert_eq!(
@@ -77,6 +77,6 @@ fn labels_and_annotations() {
         kubectl.value("configmap/one", ".metadata.annotations.note"),
         "two words"
     );
-    let said = kubectl.fails("label configmap one tier=_bad_");
-    assert!(said.contains("invalid label value"), "{said}");
+    let printed = kubectl.fails("label configmap one tier=_bad_");
+    assert!(printed.contains("invalid label value"), "{printed}");
 }

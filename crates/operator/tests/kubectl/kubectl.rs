@@ -1,4 +1,4 @@
-//! kubectl, as the tests call it.
+//! kubectl as a process.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -14,24 +14,24 @@ use crate::process::{Sandbox, shared};
 /// kubectl with a cluster and a namespace of its own.
 pub struct Kubectl {
     kubeconfig: PathBuf,
-    /// For caches, and files that tests write.
+    /// Caches, and files that tests write.
     folder: TempDir,
     namespace: String,
 }
 
 impl Kubectl {
-    /// For a test, in a new namespace of the shared sandbox.
+    /// kubectl with a new namespace of the shared sandbox.
     pub fn new(namespace: &str) -> Self {
         let kubectl = Self::of(shared(), namespace);
         kubectl.ok(&format!("create namespace {namespace}"));
-        // What every namespace has is made by a controller.
+        // A controller creates the default ServiceAccount.
         kubectl
             .follow("get configmaps --watch -o name")
             .until(&["kube-root-ca.crt"]);
         kubectl
     }
 
-    /// For a namespace of any sandbox; without a name, for whatever documents say.
+    /// kubectl with a namespace of a sandbox; with an empty name, documents name theirs.
     pub fn of(sandbox: &Sandbox, namespace: &str) -> Self {
         Self {
             kubeconfig: sandbox.kubeconfig(),
@@ -48,7 +48,7 @@ impl Kubectl {
         &self.namespace
     }
 
-    /// Writes a file for `-f`, and gives its path.
+    /// Writes a file for `-f`, and returns its path.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -76,13 +76,13 @@ impl Kubectl {
         self.command(words).output().unwrap()
     }
 
-    /// Runs a command that must succeed, and gives its output.
+    /// Runs a command that must succeed, and returns its output.
     pub fn ok(&self, words: &str) -> String {
         checked(words, &self.run(words))
     }
 
-    /// The same, with what is given on standard input.
-    pub fn given(&self, input: &str, words: &str) -> String {
+    /// The same with standard input.
+    pub fn ok_with_input(&self, input: &str, words: &str) -> String {
         let mut child = self
             .command(words)
             .stdin(Stdio::piped())
@@ -96,7 +96,7 @@ impl Kubectl {
         checked(words, &child.wait_with_output().unwrap())
     }
 
-    /// Runs a command that must fail, and gives what it says.
+    /// Runs a command that must fail, and returns its output.
     pub fn fails(&self, words: &str) -> String {
         let output = self.run(words);
         let text = both(&output);
@@ -104,13 +104,13 @@ impl Kubectl {
         text
     }
 
-    /// Waits until these objects are gone.
-    pub fn gone(&self, objects: &str) {
+    /// Waits until these objects are deleted.
+    pub fn until_deleted(&self, objects: &str) {
         let output = self.run(&format!("wait {objects} --for=delete --timeout=60s"));
-        // Older kubectls mind that there is nothing to wait for.
-        let said = both(&output);
-        let is_gone = output.status.success() || said.contains("no matching resources found");
-        assert!(is_gone, "{objects}: {said}");
+        // Older kubectls fail if there is nothing to wait for.
+        let printed = both(&output);
+        let is_deleted = output.status.success() || printed.contains("no matching resources found");
+        assert!(is_deleted, "{objects}: {printed}");
     }
 
     /// One value of an object.
@@ -118,28 +118,28 @@ impl Kubectl {
         self.ok(&format!("get {object} -o jsonpath='{{{path}}}'"))
     }
 
-    /// Starts a command that goes on until it is dropped, or for as long as anything may take.
-    pub fn follow(&self, words: &str) -> Followed {
+    /// Starts a long-running command, which ends when dropped or after the timeout.
+    pub fn follow(&self, words: &str) -> FollowedCommand {
         let mut child = self
             .command(&format!("{words} --request-timeout=90s"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Followed {
+        FollowedCommand {
             out: BufReader::new(child.stdout.take().unwrap()),
             child,
         }
     }
 }
 
-/// A command that goes on, read line by line.
-pub struct Followed {
+/// Long-running command, read line by line.
+pub struct FollowedCommand {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
-impl Followed {
-    /// Reads on to the first line that has all these words.
+impl FollowedCommand {
+    /// Reads up to the first line that contains all these words.
     pub fn until(&mut self, words: &[&str]) -> String {
         loop {
             let mut line = String::new();
@@ -154,20 +154,20 @@ impl Followed {
     }
 }
 
-impl Drop for Followed {
+impl Drop for FollowedCommand {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// From this version on, kubectl lets the server validate. Older ones do it themselves, by a document
-/// (OpenAPI v2) that describes nothing in the sandbox.
+/// Minor version from which on kubectl lets the server validate. Older ones validate with OpenAPI v2,
+/// which the sandbox does not serve.
 const SERVER_VALIDATES: u32 = 27;
 
 /// Whether kubectl is too old for a test, which is printed. With `CI` set that is a failure: no check is
-/// left out there without notice.
+/// skipped silently there.
 pub fn is_too_old_for(what: &str) -> bool {
     let is_too_old = version() < SERVER_VALIDATES;
     if is_too_old {
@@ -185,7 +185,7 @@ fn program() -> Command {
     Command::new(std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into()))
 }
 
-/// kubectl's own minor version.
+/// Minor version of kubectl.
 fn version() -> u32 {
     static VERSION: OnceLock<u32> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -205,7 +205,7 @@ fn version() -> u32 {
     })
 }
 
-/// What makes kubectl have fields validated, if it can: older ones know other ways only.
+/// Flag for strict validation, if kubectl supports it.
 pub fn strict() -> &'static str {
     if version() >= SERVER_VALIDATES {
         "--validate=strict"
@@ -219,7 +219,7 @@ fn checked(words: &str, output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard output and error.
+/// Stdout and stderr.
 pub fn both(output: &Output) -> String {
     format!(
         "{}{}",

@@ -1,9 +1,9 @@
-//! Nodes are drained: in a sandbox of their own, where no other test's pods are.
+//! `kubectl drain` and `uncordon`, in a sandbox of their own without pods of other tests.
 
 use crate::{kubectl::Kubectl, process::Sandbox};
 
 #[test]
-fn a_node_is_drained_and_comes_back() {
+fn a_node_is_drained_and_uncordoned() {
     let sandbox = Sandbox::start(&["--speed", "instant", "--nodes", "2"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=4");
@@ -25,7 +25,7 @@ fn a_node_is_drained_and_comes_back() {
 }
 
 #[test]
-fn a_disruption_budget_holds_a_drain_back() {
+fn a_disruption_budget_delays_a_drain() {
     let sandbox = Sandbox::start(&["--speed", "instant", "--nodes", "1"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=2");
@@ -33,14 +33,14 @@ fn a_disruption_budget_holds_a_drain_back() {
     let budget = r#"{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector":
         {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}}}"#;
-    kubectl.given(budget, "create -f -");
+    kubectl.ok_with_input(budget, "create -f -");
     kubectl
         .follow("get pdb web --watch -o jsonpath='{.status.currentHealthy}{\"\\n\"}'")
         .until(&["2"]);
-    let said = kubectl.fails("drain node-1 --timeout=1s");
+    let printed = kubectl.fails("drain node-1 --timeout=1s");
     assert!(
-        said.contains("Cannot evict pod as it would violate the pod's disruption budget."),
-        "{said}"
+        printed.contains("Cannot evict pod as it would violate the pod's disruption budget."),
+        "{printed}"
     );
     assert_eq!(
         kubectl.value("deployment/web", ".status.readyReplicas"),

@@ -1,4 +1,4 @@
-//! The commands of docs/operations.md and of the runbooks, as an administrator types them.
+//! Commands of docs/operations.md and of the runbooks.
 
 use std::{fs, path::PathBuf};
 
@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use crate::{kubectl::Kubectl, process::Sandbox};
 
-/// What the sandbox cannot answer: no container runs in it.
+/// Commands that need a running container, which the sandbox does not have.
 const NEED_CONTAINERS: [&str; 2] = [" logs ", "/proxy/"];
 
-/// What the commands ask for, beside KubeVirt: a Machine of which there is an object of every kind,
-/// the operators as Deployments with their Leases, the webhook's configuration, and the kinds of the
-/// Prometheus Operator.
+/// Objects that the commands refer to: a Machine with a child of every kind, the operators as
+/// Deployments with their Leases, the webhook's configuration, and the kinds of the Prometheus Operator.
 fn surroundings() -> Vec<Value> {
     let image = json!({ "http": { "url": "https://example.com/image" } });
     let mut items = vec![
@@ -80,7 +79,7 @@ fn surroundings() -> Vec<Value> {
     items
 }
 
-/// The pages, with the commands of each.
+/// Pages with their commands.
 fn pages() -> Vec<(PathBuf, Vec<String>)> {
     let docs = crate::root().join("docs");
     let runbooks = fs::read_dir(docs.join("runbooks")).unwrap();
@@ -104,9 +103,9 @@ fn pages() -> Vec<(PathBuf, Vec<String>)> {
     pages.collect()
 }
 
-/// A command that selects several kinds by a label, as one for each of them: of all together, it would
-/// not be seen that one kind has no such label.
-fn each_selected(command: &str) -> Vec<String> {
+/// Splits a command that selects several kinds by a label into one per kind: otherwise a kind without
+/// that label would go unnoticed.
+fn per_kind(command: &str) -> Vec<String> {
     let words: Vec<_> = command.split(' ').collect();
     let verb = words.iter().position(|it| ["get", "describe"].contains(it));
     let (Some(verb), true) = (verb, words.contains(&"-l")) else {
@@ -120,15 +119,15 @@ fn each_selected(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_operations_and_runbooks_tell_people_to_type_works() {
+fn commands_of_operations_and_runbooks_work() {
     let sandbox = Sandbox::start(&["--speed", "instant", "--with-kubevirt"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     for object in surroundings() {
         let namespace = object["metadata"]["namespace"].as_str();
         let there = Kubectl::of(&sandbox, namespace.unwrap_or("default"));
-        there.given(&object.to_string(), "apply -f - --validate=false");
+        there.ok_with_input(&object.to_string(), "apply -f - --validate=false");
     }
-    // Without a namespace of its own, as the files name theirs.
+    // Without a default namespace, as the files name theirs.
     Kubectl::of(&sandbox, "").ok("apply -f config/rbac/ --validate=false");
     kubectl.ok("wait machine/web --for=condition=Ready --timeout=120s");
     for (file, commands) in pages() {
@@ -143,18 +142,18 @@ fn what_operations_and_runbooks_tell_people_to_type_works() {
                 .replace("NAMESPACE", "default")
                 .replace("NAME", "web");
             let output = kubectl.run(&typed);
-            let said = crate::kubectl::both(&output);
+            let printed = crate::kubectl::both(&output);
             assert!(
                 output.status.success(),
-                "{}: {typed}\n{said}",
+                "{}: {typed}\n{printed}",
                 file.display()
             );
-            // Pages take `no` for rights that are missing: with those of config/rbac none may be.
+            // `no` means a missing right, and config/rbac grants them all.
             if typed.starts_with("auth can-i ") && !typed.contains(" --list") {
-                assert_eq!(said, "yes\n", "{}: {typed}", file.display());
+                assert_eq!(printed, "yes\n", "{}: {typed}", file.display());
             }
-            for selected in each_selected(&typed) {
-                // The last output that is asked for counts.
+            for selected in per_kind(&typed) {
+                // The last `-o` takes precedence.
                 let found = kubectl.ok(&format!("{selected} -o name"));
                 assert_ne!(found, "", "{}:{selected}", file.display());
             }
@@ -163,7 +162,7 @@ fn what_operations_and_runbooks_tell_people_to_type_works() {
 }
 
 #[test]
-fn what_is_kept_as_the_page_says_is_applied_as_the_page_says() {
+fn the_documented_backup_and_restore_commands_work() {
     let sandbox = Sandbox::start(&["--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     kubectl.ok("apply -f examples/machine-networks.yaml");
@@ -171,7 +170,7 @@ fn what_is_kept_as_the_page_says_is_applied_as_the_page_says() {
     let (_, commands) = pages().into_iter().next().unwrap();
     let mut commands = commands.iter();
     let keep = commands.find(|command| command.ends_with(" -A -o yaml"));
-    // The last output that is asked for counts.
+    // The last `-o` takes precedence.
     let kept = kubectl.ok(&format!("{} -o json", keep.unwrap()));
     kubectl.ok("delete machine,networkconfiguration --all");
 
@@ -185,10 +184,10 @@ fn what_is_kept_as_the_page_says_is_applied_as_the_page_says() {
         }
     }
     let file = kubectl.file("kept.json", &list.to_string());
-    let said = kubectl.ok(&format!("apply -f {file}"));
+    let printed = kubectl.ok(&format!("apply -f {file}"));
     assert!(
-        said.contains("machine.vitistack.io/firewall created\n"),
-        "{said}"
+        printed.contains("machine.vitistack.io/firewall created\n"),
+        "{printed}"
     );
     kubectl.ok("wait machine/firewall --for=condition=Ready --timeout=60s");
 }

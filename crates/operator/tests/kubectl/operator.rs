@@ -1,12 +1,12 @@
-//! The operator as a process of its own, beside a sandbox that has none.
+//! The operator as a process beside a sandbox without one.
 
 use crate::{
     kubectl::Kubectl,
+    operator_process::{OperatorProcess, kubeconfig_of},
     process::Sandbox,
-    running::{Running, kubeconfig_of},
 };
 
-/// The documentation's way to give rights in some namespaces only.
+/// Documented RBAC objects for some namespaces only.
 fn rights_in_team_a() -> String {
     let text = std::fs::read_to_string(crate::root().join("docs/operator-reference.md")).unwrap();
     let mut blocks = text.split("```yaml\n");
@@ -15,7 +15,7 @@ fn rights_in_team_a() -> String {
 }
 
 #[test]
-fn it_keeps_the_namespaces_that_it_may_and_gives_up_its_lease() {
+fn the_operator_reconciles_its_namespaces_only_and_releases_its_lease() {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, "team-a");
     let system = Kubectl::of(&sandbox, "kubevirt-operator-system");
@@ -24,10 +24,11 @@ fn it_keeps_the_namespaces_that_it_may_and_gives_up_its_lease() {
         kubectl.ok(&format!("create namespace {namespace}"));
     }
     kubectl.ok("delete clusterrolebinding kubevirt-operator-manager-rolebinding");
-    kubectl.given(&rights_in_team_a(), "apply -f -");
+    kubectl.ok_with_input(&rights_in_team_a(), "apply -f -");
     let kubeconfig = kubeconfig_of(&system, "kubevirt-operator-controller-manager");
 
-    let mut running = Running::start(&["--kubeconfig", &kubeconfig, "--watch-namespaces=team-a"]);
+    let mut running =
+        OperatorProcess::start(&["--kubeconfig", &kubeconfig, "--watch-namespaces=team-a"]);
     for namespace in ["team-b", "team-a"] {
         Kubectl::of(&sandbox, namespace).ok("apply -f examples/machine-small.yaml");
     }

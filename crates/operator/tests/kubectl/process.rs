@@ -1,4 +1,4 @@
-//! Sandboxes as processes of their own.
+//! `kubevirt-operator sandbox` as a process.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -9,28 +9,28 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The command, to be run from the root of the repository.
+/// The binary, run in the root of the repository.
 pub fn operator() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"));
     command.current_dir(crate::root()).stdin(Stdio::null());
     command
 }
 
-/// Runs the command to its end.
+/// Runs the binary to its end.
 pub fn run(args: &[&str]) -> Output {
     operator().args(args).output().unwrap()
 }
 
-/// A sandbox that runs, and is killed when it is dropped.
+/// Running sandbox, killed when dropped.
 pub struct Sandbox {
     child: Child,
     out: BufReader<ChildStdout>,
-    /// What it said before it was ready.
+    /// Output before it was ready.
     pub greeting: String,
     folder: TempDir,
 }
 
-/// What is left of a sandbox that has ended.
+/// Result of a sandbox that has ended.
 pub struct Ended {
     pub status: ExitStatus,
     pub err: String,
@@ -39,7 +39,7 @@ pub struct Ended {
 }
 
 impl Sandbox {
-    /// Starts one and waits until it is ready.
+    /// Starts a sandbox and waits until it is ready.
     pub fn start(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = operator();
@@ -69,7 +69,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// The next line of its output.
+    /// Next line of its output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         if self.out.read_line(&mut line).unwrap() == 0 {
@@ -85,7 +85,7 @@ impl Sandbox {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Sends a signal, such as `INT`, and waits for the end.
+    /// Sends a signal, such as `INT`, and waits for the exit.
     pub fn end(mut self, signal: &str) -> Ended {
         send(signal, &self.child);
         let (mut out, mut err) = (String::new(), String::new());
@@ -106,7 +106,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -121,14 +121,14 @@ pub fn send(signal: &str, child: &Child) {
     assert!(sent.success());
 }
 
-/// The sandbox that tests share.
+/// Sandbox that tests share.
 pub fn shared() -> &'static Sandbox {
     static SHARED: OnceLock<Sandbox> = OnceLock::new();
     SHARED.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
-        // Nothing is dropped at the end of a test run: the shell notices that its input has ended,
-        // and takes the sandbox and the folder with it.
+        // Statics are not dropped at the end of a test run: the shell notices the end of its input, then
+        // ends the sandbox and removes the folder.
         command
             .current_dir(crate::root())
             .arg("-c")

@@ -1,9 +1,9 @@
-//! get, describe, explain, and what kubectl asks about the server.
+//! `kubectl get`, `describe`, `explain` and discovery.
 
 use crate::kubectl::{Kubectl, is_too_old_for};
 
 #[test]
-fn objects_are_shown_in_every_form() {
+fn all_output_formats_work() {
     if is_too_old_for("hiding managed fields") {
         return;
     }
@@ -54,32 +54,32 @@ fn wide_tables_have_more_columns() {
 }
 
 #[test]
-fn what_is_not_there_is_said_as_ever() {
+fn missing_objects_are_reported_as_by_a_real_server() {
     let kubectl = Kubectl::new("read-nothing");
-    let said = kubectl.fails("get pod nope");
+    let printed = kubectl.fails("get pod nope");
     assert_eq!(
-        said,
+        printed,
         "Error from server (NotFound): pods \"nope\" not found\n"
     );
-    let said = kubectl.fails("get nothings");
+    let printed = kubectl.fails("get nothings");
     assert_eq!(
-        said,
+        printed,
         "error: the server doesn't have a resource type \"nothings\"\n"
     );
     let output = kubectl.run("get pods");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "No resources found in read-nothing namespace.\n");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(printed, "No resources found in read-nothing namespace.\n");
 }
 
 #[test]
-fn changes_are_followed() {
+fn kubectl_get_watch_shows_changes() {
     let kubectl = Kubectl::new("read-watch");
     kubectl.ok("create configmap first");
     let mut watch = kubectl.follow("get configmaps --watch --output-watch-events");
     watch.until(&["ADDED", "first"]);
     kubectl.ok("create configmap second");
     watch.until(&["ADDED", "second"]);
-    kubectl.ok("label configmap second seen=yes");
+    kubectl.ok("label configmap second reviewed=yes");
     watch.until(&["MODIFIED", "second"]);
     kubectl.ok("delete configmap second");
     watch.until(&["DELETED", "second"]);
@@ -90,7 +90,7 @@ fn describe_shows_events() {
     let kubectl = Kubectl::new("read-describe");
     kubectl.ok("run one --image=nginx:1");
     kubectl.ok("wait pod/one --for=condition=Ready --timeout=60s");
-    // Events are written beside the status.
+    // Events are written in parallel with the status.
     kubectl
         .follow("get events --watch")
         .until(&["pod/one", "Started container one"]);
@@ -121,7 +121,7 @@ fn describe_shows_events() {
 }
 
 #[test]
-fn the_server_tells_what_it_has() {
+fn discovery_lists_the_served_resources() {
     let kubectl = Kubectl::new("read-discovery");
     let resources = kubectl.ok("api-resources");
     for line in [
@@ -157,12 +157,12 @@ fn the_server_tells_what_it_has() {
     let versions = kubectl.ok("version -o json");
     assert!(versions.contains("kubevirt-operator-sandbox"), "{versions}");
     assert_eq!(kubectl.ok("get --raw /healthz"), "ok");
-    let said = kubectl.fails("top nodes");
-    assert!(said.contains("Metrics API not available"), "{said}");
+    let printed = kubectl.fails("top nodes");
+    assert!(printed.contains("Metrics API not available"), "{printed}");
 }
 
 #[test]
-fn fields_are_explained() {
+fn kubectl_explain_describes_fields() {
     if is_too_old_for("OpenAPI v3") {
         return;
     }
@@ -182,6 +182,9 @@ fn fields_are_explained() {
         text.contains("rollingUpdate\t<RollingUpdateDeployment>"),
         "{text}"
     );
-    let said = kubectl.fails("explain pod.spec.nothing");
-    assert!(said.contains("field \"nothing\" does not exist"), "{said}");
+    let printed = kubectl.fails("explain pod.spec.nothing");
+    assert!(
+        printed.contains("field \"nothing\" does not exist"),
+        "{printed}"
+    );
 }

@@ -1,10 +1,10 @@
-//! The first minutes with the sandbox, as README.md tells them.
+//! Quick start of README.md.
 
 use std::fs;
 
 use crate::kubectl::Kubectl;
 
-/// The kubectl commands of a section.
+/// kubectl commands of a section.
 fn commands(section: &str) -> Vec<String> {
     let readme = fs::read_to_string(crate::root().join("README.md")).unwrap();
     let (_, section) = readme.split_once(&format!("\n## {section}\n")).unwrap();
@@ -19,7 +19,7 @@ fn commands(section: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_first_minutes_go_as_told() {
+fn the_quick_start_of_the_readme_works() {
     let kubectl = Kubectl::new("readme");
     let mut shown = Vec::new();
     for command in commands("A cluster in a minute") {
@@ -27,7 +27,8 @@ fn the_first_minutes_go_as_told() {
     }
     let of = |command: &str| {
         let found = shown.iter().find(|(_, other)| other == command);
-        let (shown, _) = found.unwrap_or_else(|| panic!("{command} is not told"));
+        let (shown, _) =
+            found.unwrap_or_else(|| panic!("the README does not show the output of {command}"));
         shown
     };
     assert!(of("get machines").contains("Running"), "{shown:?}");

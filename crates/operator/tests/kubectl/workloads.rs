@@ -6,8 +6,8 @@ use crate::kubectl::Kubectl;
 fn a_deployment_is_rolled_out_and_back() {
     let kubectl = Kubectl::new("work-rollout");
     let rolled_out = || {
-        let said = kubectl.ok("rollout status deployment/web --timeout=60s");
-        assert!(said.contains("successfully rolled out"), "{said}");
+        let printed = kubectl.ok("rollout status deployment/web --timeout=60s");
+        assert!(printed.contains("successfully rolled out"), "{printed}");
     };
     let image = || kubectl.value("deployment/web", ".spec.template.spec.containers[0].image");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=3");
@@ -42,15 +42,18 @@ fn a_deployment_is_scaled() {
         kubectl.value("deployment/web", ".status.readyReplicas"),
         "3"
     );
-    let said = kubectl.fails("scale deployment web --current-replicas=7 --replicas=1");
-    assert!(said.contains("Expected replicas to be 7, was 3"), "{said}");
+    let printed = kubectl.fails("scale deployment web --current-replicas=7 --replicas=1");
+    assert!(
+        printed.contains("Expected replicas to be 7, was 3"),
+        "{printed}"
+    );
     kubectl.ok("scale deployment web --replicas=0");
-    kubectl.gone("pods -l app=web");
+    kubectl.until_deleted("pods -l app=web");
     kubectl.ok("wait deployment/web --for=condition=Available --timeout=60s");
 }
 
 #[test]
-fn everything_of_a_namespace_is_shown() {
+fn kubectl_get_all_lists_a_namespace() {
     let kubectl = Kubectl::new("work-all");
     kubectl.ok("create deployment web --image=nginx:1");
     kubectl.ok("rollout status deployment/web --timeout=60s");
@@ -67,7 +70,7 @@ fn everything_of_a_namespace_is_shown() {
 }
 
 #[test]
-fn what_needs_a_running_container_is_refused_clearly() {
+fn commands_that_need_a_running_container_are_refused_with_a_reason() {
     let kubectl = Kubectl::new("work-inside");
     kubectl.ok("run web --image=nginx:1");
     kubectl.ok("wait pod/web --for=condition=Ready --timeout=60s");
@@ -78,30 +81,33 @@ fn what_needs_a_running_container_is_refused_clearly() {
         "attach web",
         "port-forward pod/web :80",
     ] {
-        let said = kubectl.fails(words);
+        let printed = kubectl.fails(words);
         assert!(
-            said.contains("the sandbox does not implement"),
-            "{words}: {said}"
+            printed.contains("the sandbox does not implement"),
+            "{words}: {printed}"
         );
-        assert!(said.contains("it runs no containers"), "{words}: {said}");
+        assert!(
+            printed.contains("it runs no containers"),
+            "{words}: {printed}"
+        );
     }
 }
 
 #[test]
-fn a_rollout_that_fails_is_seen() {
+fn a_failing_rollout_is_reported() {
     let kubectl = Kubectl::new("work-fails");
     let deployment = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web",
         "annotations": {"sandbox.vitistack.io/fail": "ImagePullBackOff"}},
         "spec": {"selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "none:1"}]}}}}"#;
-    kubectl.given(deployment, "create -f -");
+    kubectl.ok_with_input(deployment, "create -f -");
     kubectl
         .follow("get pods --watch")
         .until(&["web-", "ImagePullBackOff"]);
-    let said = kubectl.fails("rollout status deployment/web --timeout=1s");
+    let printed = kubectl.fails("rollout status deployment/web --timeout=1s");
     assert!(
-        said.contains("0 of 1 updated replicas are available"),
-        "{said}"
+        printed.contains("0 of 1 updated replicas are available"),
+        "{printed}"
     );
 }

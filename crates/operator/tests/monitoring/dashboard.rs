@@ -1,4 +1,4 @@
-//! The dashboard: something that Grafana reads, with queries that Prometheus answers.
+//! Dashboard: Grafana can load it, and Prometheus answers its queries.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    exposed,
+    cluster::{ProcessCluster, until},
     files::{self, dashboard, list, read, rules, text},
-    ground::{Ground, until},
     program::Program,
     prometheus::Prometheus,
+    sample_metrics,
 };
 
-/// Variables of the dashboard, and what a query has in their place.
+/// Variables of the dashboard, and their values in queries.
 const VARIABLES: [(&str, &str); 4] = [
     ("$namespace", ".*"),
     ("$job", ".*"),
@@ -22,11 +22,11 @@ const VARIABLES: [(&str, &str); 4] = [
     ("$__rate_interval", "1m"),
 ];
 
-/// Panels that are empty as long as all goes well, or that tell of the webhook, which is off here.
+/// Panels that are empty without errors, or about the webhook, which is disabled here.
 const MAY_BE_EMPTY: [&str; 3] = ["Failed requests", "Skipped", "Answers of the webhook"];
 
 #[test]
-fn it_is_found_by_grafana_and_belongs_to_nobody() {
+fn the_dashboard_has_the_grafana_label_and_no_owner() {
     let config_map = read("dashboard.yaml");
     assert_eq!(
         config_map["metadata"]["name"],
@@ -34,7 +34,7 @@ fn it_is_found_by_grafana_and_belongs_to_nobody() {
     );
     assert_eq!(config_map["metadata"]["labels"]["grafana_dashboard"], "1");
     let dashboard = dashboard();
-    // Grafana gives one on import; with one of its own it would replace another's.
+    // Grafana assigns one on import; a fixed one would replace another dashboard.
     assert!(dashboard.get("id").is_none());
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 39);
     let variables = list(&dashboard["templating"]["list"]);
@@ -53,7 +53,7 @@ fn it_is_found_by_grafana_and_belongs_to_nobody() {
     }
 }
 
-/// The values of all fields of that name.
+/// Values of all fields of a name.
 fn all(value: &Value, name: &str) -> Vec<Value> {
     match value {
         Value::Object(fields) => {
@@ -67,10 +67,10 @@ fn all(value: &Value, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn panels_have_titles_queries_and_places_of_their_own() {
+fn panels_have_titles_queries_and_distinct_positions() {
     let panels = list(&dashboard()["panels"]);
     let mut ids = BTreeSet::new();
-    let mut taken = BTreeSet::new();
+    let mut occupied = BTreeSet::new();
     for panel in &panels {
         let title = text(&panel["title"]);
         assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
@@ -78,7 +78,7 @@ fn panels_have_titles_queries_and_places_of_their_own() {
         assert!(x + w <= 24, "{title}");
         for column in x..x + w {
             for line in y..y + h {
-                assert!(taken.insert((column, line)), "{title} lies on another");
+                assert!(occupied.insert((column, line)), "{title} lies on another");
             }
         }
     }
@@ -98,12 +98,12 @@ fn filled(query: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs promtool and prometheus on PATH: .ci/run has them"]
-async fn prometheus_answers_every_query_from_what_the_operators_show() {
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    let program = Program::start(&door, &[("LEADER_ELECTION", "false")]);
-    // Nobody makes volumes of this class.
-    ground
+async fn prometheus_answers_every_query_with_the_operators_metrics() {
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    let program = Program::start(&endpoint, &[("LEADER_ELECTION", "false")]);
+    // No provisioner serves this class.
+    cluster
         .apply(json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
             "metadata": { "name": "by-hand" },
@@ -115,10 +115,12 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
     });
     let lost =
         json!({ "template": "small", "networks": [{ "name": "lan", "networkName": "nowhere" }] });
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.machine("waits", waits).await;
-    ground.machine("lost", lost).await;
-    ground.until_running("one").await;
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster.create_machine("waits", waits).await;
+    cluster.create_machine("lost", lost).await;
+    cluster.until_running("one").await;
 
     let server = Server::bind(BindAddress::At(([127, 0, 0, 1], 0).into())).await;
     let server = server.unwrap().unwrap();
@@ -126,7 +128,7 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
         server.local_addr().unwrap(),
         json!({ "namespace": "kubevirt", "pod": "virt-operator-0" }),
     );
-    let metrics = exposed::virt_operator();
+    let metrics = sample_metrics::virt_operator();
     let pages = probes::metrics(move || metrics.expose());
     tokio::spawn(server.serve(pages, CancellationToken::new()));
     let machine_operator = (
@@ -135,9 +137,9 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
     );
     let prometheus = Prometheus::start(&[machine_operator, virt_operator]).await;
 
-    for (title, asked) in files::panels() {
-        for query in asked.iter().map(|query| filled(query)) {
-            // Whatever comes of it, it is a query.
+    for (title, queries) in files::panels() {
+        for query in queries.iter().map(|query| filled(query)) {
+            // The result may be empty, but the query must be valid.
             prometheus.query(&query);
             let is_of_webhook = query.contains("kubevirt_operator_certificate_expiry");
             if !MAY_BE_EMPTY.contains(&title.as_str()) && !is_of_webhook {
@@ -147,7 +149,7 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
         }
     }
 
-    for query in files::asked_in_runbooks() {
+    for query in files::runbook_queries() {
         prometheus.query(&query);
     }
 
@@ -161,7 +163,7 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
     for rule in prometheus.rules() {
         assert_eq!(rule["health"], "ok", "{rule}");
     }
-    // Both operators are there, and one of each acts.
+    // Both operators run, and each has a leader.
     for alert in ["KubeVirtOperatorDown", "KubeVirtVirtOperatorDown"] {
         let pending = prometheus.query(&format!("ALERTS{{alertname=\"{alert}\"}}"));
         assert!(pending.is_empty(), "{pending:?}");

@@ -1,4 +1,4 @@
-//! The files of config/prometheus, as they are read.
+//! Parsed files of config/prometheus.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The PrometheusRules, and the names by which tests of promtool know their groups.
+/// PrometheusRules, and the names that promtool's tests use for them.
 pub(crate) const RULES: [(&str, &str); 2] = [
     ("rules.yaml", "rules.yaml"),
     ("virt-operator/rules.yaml", "virt-operator-rules.yaml"),
@@ -24,7 +24,6 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All rules of all files.
 pub(crate) fn rules() -> Vec<Value> {
     let files = RULES.iter().map(|(file, _)| read(file));
     files
@@ -49,13 +48,12 @@ pub(crate) fn text(value: &Value) -> &str {
     text.unwrap_or_else(|| panic!("no text: {value}"))
 }
 
-/// The dashboard, as Grafana reads it.
 pub(crate) fn dashboard() -> Value {
     let config_map = read("dashboard.yaml");
     serde_json::from_str(text(&config_map["data"]["kubevirt-operator.json"])).unwrap()
 }
 
-/// The panels that show something, each with its queries.
+/// Panels with their queries.
 pub(crate) fn panels() -> Vec<(String, Vec<String>)> {
     let panels = list(&dashboard()["panels"]).into_iter();
     panels
@@ -68,8 +66,8 @@ pub(crate) fn panels() -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// The queries that runbooks tell people to ask.
-pub(crate) fn asked_in_runbooks() -> Vec<String> {
+/// Queries of the runbooks.
+pub(crate) fn runbook_queries() -> Vec<String> {
     let pages = fs::read_dir(root().join("docs/runbooks")).unwrap();
     let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
     let queries: Vec<_> = pages

@@ -1,8 +1,7 @@
-//! What is watched over: alerts, the dashboard and the runbooks, held against what the operators show.
+//! Alerts, dashboard and runbooks, compared with the operators' metrics.
 //!
-//! Whether rules and queries do what they should is asked of those who run them, promtool and
-//! Prometheus (Debian's package prometheus):
-//! `cargo test -p kubevirt-operator --test monitoring -- --ignored`.
+//! promtool and Prometheus (Debian's package prometheus) evaluate rules and queries: `cargo test -p
+//! kubevirt-operator --test monitoring -- --ignored`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,14 +9,14 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../it/exposed.rs"]
-mod exposed;
 #[allow(dead_code, reason = "other tests need more of it")]
-#[path = "../process/ground.rs"]
-mod ground;
+#[path = "../process/cluster.rs"]
+mod cluster;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../process/program.rs"]
 mod program;
+#[path = "../it/sample_metrics.rs"]
+mod sample_metrics;
 
 mod dashboard;
 mod files;

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    cluster::until,
     files::{RULES, list, read},
-    ground::until,
 };
 
-/// How often a port that was free a moment ago may have been taken by somebody else.
+/// Attempts to start on a free port that another process may take first.
 const ATTEMPTS: usize = 5;
 
-/// A Prometheus that reads every second, and is killed when it is dropped.
+/// Running Prometheus that scrapes every second, killed when dropped.
 pub(crate) struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that knows our rules and reads these addresses, each by its labels.
+    /// Starts Prometheus with this project's rules and these targets with their labels.
     pub(crate) async fn start(targets: &[(SocketAddr, Value)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (file, name) in RULES {
@@ -67,7 +67,7 @@ impl Prometheus {
         panic!("Prometheus does not start:\n{log}");
     }
 
-    /// The answer to a query, at this moment.
+    /// Result of an instant query.
     pub(crate) fn query(&self, query: &str) -> Vec<Value> {
         let path = format!("/api/v1/query?query={}", encoded(query));
         let answer = self.api(&path);
@@ -75,7 +75,7 @@ impl Prometheus {
         list(&answer["data"]["result"])
     }
 
-    /// All rules, as they were last evaluated.
+    /// All rules with their last evaluation.
     pub(crate) fn rules(&self) -> Vec<Value> {
         let groups = list(&self.api("/api/v1/rules")["data"]["groups"]);
         let rules = groups.iter().flat_map(|group| list(&group["rules"]));
@@ -94,13 +94,13 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It is gone already, unless the test has failed or does not care.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An address that nobody listens on. Prometheus does not say which port it was given.
+/// A free address. Prometheus does not print the port it was given.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap()
@@ -120,11 +120,11 @@ fn spawn(folder: &TempDir, address: SocketAddr) -> Child {
         .expect("prometheus runs")
 }
 
-/// The body of a page, if somebody answers.
+/// Body of a response, if the server answers.
 fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    let patience = Some(Duration::from_secs(60));
-    stream.set_read_timeout(patience).unwrap();
+    let limit = Some(Duration::from_secs(60));
+    stream.set_read_timeout(limit).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

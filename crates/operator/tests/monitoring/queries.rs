@@ -1,23 +1,23 @@
-//! What queries ask for, and what there is to ask for.
+//! Metrics that queries refer to, and metrics that exist.
 
 use std::collections::BTreeSet;
 
 use crate::{
-    exposed,
-    files::{asked_in_runbooks, panels, rules, text},
+    files::{panels, rules, runbook_queries, text},
+    sample_metrics,
 };
 
-/// Told by the API server.
-const OF_OTHERS: [&str; 2] = [
+/// Metrics of the API server.
+const EXTERNAL_METRICS: [&str; 2] = [
     "apiserver_admission_webhook_fail_open_count",
     "apiserver_admission_webhook_rejection_count",
 ];
 
-/// The names of all series that the binaries show.
-fn shown() -> BTreeSet<String> {
+/// Names of all series of both operators.
+fn exposed_names() -> BTreeSet<String> {
     let exposed = [
-        exposed::machine_operator().expose(),
-        exposed::virt_operator().expose(),
+        sample_metrics::machine_operator().expose(),
+        sample_metrics::virt_operator().expose(),
     ];
     let lines = exposed.iter().flat_map(|exposed| exposed.lines());
     lines
@@ -27,9 +27,9 @@ fn shown() -> BTreeSet<String> {
         .collect()
 }
 
-/// The names of series in a query: whatever looks like one of a metric or of a recording rule.
+/// Names of series in a query: whatever has the form of a metric or recording rule.
 pub(crate) fn names(query: &str) -> BTreeSet<String> {
-    // What stands between quotes is a value.
+    // Texts in quotes are values.
     let outside = query.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':');
     let words = outside.split(|letter| !is_part(letter));
@@ -41,7 +41,7 @@ pub(crate) fn names(query: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn names_are_found_and_values_are_not() {
+fn metric_names_are_extracted_from_queries() {
     let query =
         r#"sum by (le) (rate(kubevirt_a_bucket{x="kubevirt_b"}[5m])) > kubevirt:c:sum and up"#;
     assert_eq!(
@@ -53,15 +53,15 @@ fn names_are_found_and_values_are_not() {
 }
 
 #[test]
-fn rules_dashboard_and_runbooks_ask_for_what_the_operators_show() {
-    let mut known = shown();
-    known.extend(OF_OTHERS.map(str::to_owned));
+fn rules_dashboard_and_runbooks_query_existing_metrics() {
+    let mut known = exposed_names();
+    known.extend(EXTERNAL_METRICS.map(str::to_owned));
     let rules = rules();
     let recorded = rules.iter().filter_map(|rule| rule["record"].as_str());
     known.extend(recorded.map(str::to_owned));
     let of_rules = rules.iter().map(|rule| text(&rule["expr"]).to_owned());
     let of_panels = panels().into_iter().flat_map(|(_, queries)| queries);
-    let queries = of_rules.chain(of_panels).chain(asked_in_runbooks());
+    let queries = of_rules.chain(of_panels).chain(runbook_queries());
     for query in queries {
         let names = names(&query);
         assert!(!names.is_empty(), "asks for nothing: {query}");

@@ -1,4 +1,4 @@
-//! Alerts: complete, explained, and shown to fire and not to.
+//! Alerts: complete, documented and unit-tested.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::files::{RULES, alerts, list, read, root, rules, text};
 
 const RUNBOOKS: &str = "https://github.com/vitistack/kubevirt-operator/blob/main/docs/runbooks";
 
-/// The tests of promtool.
+/// Unit tests of promtool.
 fn tests() -> Vec<(String, Value)> {
     let folder = root().join("config/prometheus/tests");
     let files = fs::read_dir(folder).unwrap();
@@ -34,7 +34,7 @@ fn names() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_alert_says_how_bad_it_is_what_is_wrong_and_where_to_read_on() {
+fn every_alert_has_severity_description_and_runbook() {
     for alert in alerts() {
         let name = text(&alert["alert"]);
         let severity = text(&alert["labels"]["severity"]);
@@ -46,15 +46,15 @@ fn every_alert_says_how_bad_it_is_what_is_wrong_and_where_to_read_on() {
             format!("{RUNBOOKS}/{name}.md")
         );
         for annotation in ["summary", "description"] {
-            let said = text(&annotations[annotation]);
-            assert!(said.ends_with('.'), "{name}: {annotation}: {said}");
+            let printed = text(&annotations[annotation]);
+            assert!(printed.ends_with('.'), "{name}: {annotation}: {printed}");
         }
         assert!(!text(&annotations["summary"]).contains("{{"), "{name}");
     }
 }
 
 #[test]
-fn every_alert_has_its_page_and_every_page_its_alert() {
+fn alerts_and_runbook_pages_match() {
     let folder = root().join("docs/runbooks");
     let pages = fs::read_dir(&folder).unwrap().map(|page| {
         let name = page.unwrap().file_name().into_string().unwrap();
@@ -86,7 +86,7 @@ fn every_alert_has_its_page_and_every_page_its_alert() {
 }
 
 #[test]
-fn the_webhooks_of_the_alert_are_those_that_there_are() {
+fn the_webhook_alert_names_the_existing_webhooks() {
     let configuration = read("../webhook/validating_webhook_configuration.yaml");
     let webhooks = list(&configuration["webhooks"]);
     let names = webhooks.iter().map(|webhook| text(&webhook["name"]));
@@ -102,7 +102,7 @@ fn the_webhooks_of_the_alert_are_those_that_there_are() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_resolve() {
     let mut files: Vec<_> = fs::read_dir(root().join("docs/runbooks"))
         .unwrap()
         .map(|page| page.unwrap().path())
@@ -129,7 +129,7 @@ fn links_between_pages_lead_somewhere() {
     }
 }
 
-/// How a heading is linked to.
+/// Anchor of a heading.
 fn anchor_of(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading
@@ -140,9 +140,9 @@ fn anchor_of(heading: &str) -> String {
 }
 
 #[test]
-fn every_alert_is_shown_to_fire_and_not_to_and_every_recorded_value_is_shown() {
+fn every_alert_and_recording_rule_has_a_unit_test() {
     let mut shown: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
-    let mut asked = BTreeSet::new();
+    let mut queried = BTreeSet::new();
     for (_, file) in tests() {
         for test in list(&file["tests"]) {
             for case in test["alert_rule_test"].as_array().unwrap_or(&Vec::new()) {
@@ -151,7 +151,7 @@ fn every_alert_is_shown_to_fire_and_not_to_and_every_recorded_value_is_shown() {
                 shown.entry(name).or_default().insert(fires);
             }
             for case in test["promql_expr_test"].as_array().unwrap_or(&Vec::new()) {
-                asked.extend(crate::queries::names(text(&case["expr"])));
+                queried.extend(crate::queries::names(text(&case["expr"])));
             }
         }
     }
@@ -161,13 +161,13 @@ fn every_alert_is_shown_to_fire_and_not_to_and_every_recorded_value_is_shown() {
     }
     for rule in rules() {
         if let Some(record) = rule["record"].as_str() {
-            assert!(asked.contains(record), "{record}");
+            assert!(queried.contains(record), "{record}");
         }
     }
 }
 
-/// Lays out rules and tests as promtool wants them. Of annotations, tests tell the description only.
-fn lay_out(folder: &Path) {
+/// Writes rules and tests in promtool's layout. Tests compare the description only.
+fn write_layout(folder: &Path) {
     for (file, name) in RULES {
         let mut groups = list(&read(file)["spec"]["groups"]);
         for group in &mut groups {
@@ -193,16 +193,16 @@ fn promtool(folder: &Path, arguments: &[&str]) {
         .current_dir(folder)
         .output()
         .expect("promtool runs");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "promtool {arguments:?}\n{said}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success(), "promtool {arguments:?}\n{printed}");
 }
 
 #[test]
 #[ignore = "needs promtool and prometheus on PATH: .ci/run has them"]
-fn promtool_finds_the_rules_in_order() {
+fn promtool_accepts_the_rules() {
     let folder = tempfile::tempdir().unwrap();
-    lay_out(folder.path());
+    write_layout(folder.path());
     for (_, name) in RULES {
         promtool(folder.path(), &["check", "rules", name]);
     }
@@ -210,9 +210,9 @@ fn promtool_finds_the_rules_in_order() {
 
 #[test]
 #[ignore = "needs promtool and prometheus on PATH: .ci/run has them"]
-fn alerts_fire_when_they_should_and_not_otherwise() {
+fn promtool_unit_tests_of_the_alerts_pass() {
     let folder = tempfile::tempdir().unwrap();
-    lay_out(folder.path());
+    write_layout(folder.path());
     for (name, _) in tests() {
         promtool(folder.path(), &["test", "rules", &name]);
     }

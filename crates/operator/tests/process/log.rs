@@ -1,21 +1,21 @@
-//! The log, and what must be in none of what the operator says.
+//! Log format, and secrets that must appear in no output.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Ground, until},
+    cluster::{ProcessCluster, until},
     program::Program,
 };
 
 const ALONE: (&str, &str) = ("LEADER_ELECTION", "false");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_line_is_json_and_those_about_a_machine_say_which() {
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    // Somebody else's, in the way of the second Machine.
-    ground
+async fn every_log_line_is_json_and_names_its_machine() {
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    // Foreign claim under the name that the second Machine needs.
+    cluster
         .apply(json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": { "name": "two-root", "namespace": "default" },
@@ -25,10 +25,14 @@ async fn every_line_is_json_and_those_about_a_machine_say_which() {
             },
         }))
         .await;
-    let program = Program::start(&door, &[ALONE]);
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.machine("two", json!({ "template": "small" })).await;
-    ground.until_running("one").await;
+    let program = Program::start(&endpoint, &[ALONE]);
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster
+        .create_machine("two", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("one").await;
     let is_warning = |line: &Value| line["level"] == "warn" && line["machine"] == "two";
     until("a warning", async || {
         program
@@ -39,7 +43,7 @@ async fn every_line_is_json_and_those_about_a_machine_say_which() {
     })
     .await;
     program.signal("TERM");
-    let (_, lines) = program.ended().await;
+    let (_, lines) = program.wait_for_exit().await;
 
     let lines: Vec<_> = lines.iter().map(|line| parsed(line)).collect();
     for line in &lines {
@@ -65,59 +69,59 @@ fn parsed(line: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_secret_is_in_no_line_figure_event_or_status() {
+async fn secrets_appear_in_no_log_metric_event_or_status() {
     const INLINE: &str = "#cloud-config\npassword: inline-marker-4711\n";
     const REFERRED: &str = "#cloud-config\npassword: referred-marker-4712\n";
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    ground
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    cluster
         .apply(json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": { "name": "users", "namespace": "default" },
             "stringData": { "userdata": REFERRED },
         }))
         .await;
-    let program = Program::start(&door, &[ALONE, ("LOG_LEVEL", "trace")]);
+    let program = Program::start(&endpoint, &[ALONE, ("LOG_LEVEL", "trace")]);
     let inline = json!({ "template": "small", "cloudInit": { "userData": INLINE } });
     let referred =
         json!({ "template": "small", "cloudInit": { "secretRef": { "name": "users" } } });
-    ground.machine("inline", inline).await;
-    ground.machine("referred", referred).await;
-    ground.until_running("inline").await;
-    ground.until_running("referred").await;
+    cluster.create_machine("inline", inline).await;
+    cluster.create_machine("referred", referred).await;
+    cluster.until_running("inline").await;
+    cluster.until_running("referred").await;
     let metrics = program.metrics().await;
     program.signal("TERM");
-    let (_, lines) = program.ended().await;
+    let (_, lines) = program.wait_for_exit().await;
 
-    let secrets = ground.objects("", "Secret").await;
-    let is_made =
+    let secrets = cluster.objects("", "Secret").await;
+    let is_created =
         |secret: &&Value| secret["metadata"]["labels"]["vitistack.io/machine"] == "inline";
     assert!(
-        secrets.iter().any(|secret| is_made(&secret)),
-        "nothing was at stake"
+        secrets.iter().any(|secret| is_created(&secret)),
+        "no Secret was created, so that nothing is tested"
     );
-    let mut said = vec![lines.join("\n"), metrics];
+    let mut outputs = vec![lines.join("\n"), metrics];
     for (group, kind) in [("", "Event"), ("kubevirt.io", "VirtualMachine")] {
-        said.extend(
-            ground
+        outputs.extend(
+            cluster
                 .objects(group, kind)
                 .await
                 .iter()
                 .map(Value::to_string),
         );
     }
-    for machine in ground.objects("vitistack.io", "Machine").await {
-        said.push(machine["status"].to_string());
+    for machine in cluster.objects("vitistack.io", "Machine").await {
+        outputs.push(machine["status"].to_string());
     }
     for marker in ["inline-marker-4711", "referred-marker-4712"] {
-        for said in &said {
-            assert!(!said.contains(marker), "{said}");
+        for output in &outputs {
+            assert!(!output.contains(marker), "{output}");
         }
     }
     for secret in [INLINE, REFERRED] {
         let encoded = STANDARD.encode(secret);
-        for said in &said {
-            assert!(!said.contains(&encoded), "{said}");
+        for output in &outputs {
+            assert!(!output.contains(&encoded), "{output}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! `kubevirt-operator run` as the kubelet sees it: a process with settings, signals, probes, metrics
-//! and a log.
+//! `kubevirt-operator run` as a process, with settings, signals, probes, metrics and a log.
 //!
-//! Each test has a sandbox of its own in the test's process, which the operator reaches over TLS with
-//! exactly the rights of config/rbac. Tests that must wait for a Lease to run out are left out of
-//! `cargo test`, and run with `cargo test -p kubevirt-operator --test process -- --ignored`.
+//! Each test has a sandbox in the test's process, which the operator reaches over TLS with exactly the
+//! rights of config/rbac. Tests that wait for a Lease to expire are ignored by default, and run with
+//! `cargo test -p kubevirt-operator --test process -- --ignored`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,7 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
-mod ground;
+mod cluster;
 mod log;
 mod probes;
 mod program;

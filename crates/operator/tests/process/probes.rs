@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    ground::{Ground, definitions, until},
+    cluster::{ProcessCluster, definitions, until},
     program::Program,
 };
 
@@ -16,9 +16,9 @@ const ALONE: (&str, &str) = ("LEADER_ELECTION", "false");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readiness_waits_for_the_caches_and_liveness_does_not() {
-    let ground = Ground::with(Vec::new()).await;
-    let door = ground.door("door").await;
-    let program = Program::start(&door, &[ALONE]);
+    let cluster = ProcessCluster::with(Vec::new()).await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    let program = Program::start(&endpoint, &[ALONE]);
     let missing = "not synced: machineclasses, machines, networkconfigurations\n";
     until("all else to be synced", async || {
         let page = program.probe("/readyz").await;
@@ -29,31 +29,33 @@ async fn readiness_waits_for_the_caches_and_liveness_does_not() {
     assert_eq!(program.probe("/healthz").await.code, 200);
 
     for definition in definitions() {
-        ground.apply(definition).await;
+        cluster.apply(definition).await;
     }
     until("readiness", async || {
         program.probe("/readyz").await.code == 200
     })
     .await;
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.until_running("one").await;
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("one").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readiness_waits_for_an_api_server() {
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    door.close();
-    let program = Program::start(&door, &[ALONE]);
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    endpoint.close();
+    let program = Program::start(&endpoint, &[ALONE]);
     let page = program.probe("/readyz").await;
     assert_eq!(page.code, 500, "{}", page.body);
     assert_eq!(program.probe("/healthz").await.code, 200);
 
     let mut again = None;
     until("the port to be free again", async || {
-        // The listener goes a moment after it was told to.
-        if std::net::TcpStream::connect(door.address).is_err() {
-            again = Some(ground.door_at("again", door.address).await);
+        // The listener closes a moment after it was cancelled.
+        if std::net::TcpStream::connect(endpoint.address).is_err() {
+            again = Some(cluster.endpoint_at("again", endpoint.address).await);
         }
         again.is_some()
     })
@@ -66,22 +68,22 @@ async fn readiness_waits_for_an_api_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "waits until an outage counts: half a minute"]
-async fn readiness_ends_when_the_api_server_is_gone_and_comes_back_with_it() {
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    let program = Program::start(&door, &[ALONE]);
+async fn readiness_follows_the_reachability_of_the_api_server() {
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    let program = Program::start(&endpoint, &[ALONE]);
     until("readiness", async || {
         program.probe("/readyz").await.code == 200
     })
     .await;
-    door.close();
+    endpoint.close();
     until("the end of readiness", async || {
         program.probe("/readyz").await.code == 500
     })
     .await;
-    // A restart would not help.
+    // A restart would not help, so liveness stays.
     assert_eq!(program.probe("/healthz").await.code, 200);
-    let _again = ground.door_at("again", door.address).await;
+    let _again = cluster.endpoint_at("again", endpoint.address).await;
     until("readiness", async || {
         program.probe("/readyz").await.code == 200
     })
@@ -90,14 +92,16 @@ async fn readiness_ends_when_the_api_server_is_gone_and_comes_back_with_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_have_the_names_of_the_reference() {
-    let ground = Ground::start().await;
-    let door = ground.door("door").await;
-    let program = Program::start(&door, &[ALONE]);
-    ground.machine("one", json!({ "template": "small" })).await;
+    let cluster = ProcessCluster::start().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    let program = Program::start(&endpoint, &[ALONE]);
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
     let lost =
         json!({ "template": "small", "networks": [{ "name": "lan", "networkName": "nowhere" }] });
-    ground.machine("lost", lost).await;
-    ground.until_running("one").await;
+    cluster.create_machine("lost", lost).await;
+    cluster.until_running("one").await;
     let metrics = std::cell::RefCell::new(String::new());
     until("the figures", async || {
         *metrics.borrow_mut() = program.metrics().await;
@@ -122,7 +126,7 @@ async fn metrics_have_the_names_of_the_reference() {
     check_format(&metrics);
 }
 
-/// Asks the tool of those who wrote the format, where it is installed.
+/// Checks the format with promtool, where it is installed.
 fn check_format(metrics: &str) {
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -140,13 +144,13 @@ fn check_format(metrics: &str) {
     input.write_all(metrics.as_bytes()).unwrap();
     drop(input);
     let output = promtool.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    // 3: readable, with advice on names; those of gauges are the reference's.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{told}");
-    for line in told.lines() {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // 3: valid, with advice on names; the reference gives those of gauges.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
+    for line in stderr.lines() {
         assert!(
             line.contains("_total") && line.contains("non-counter"),
-            "{told}"
+            "{stderr}"
         );
     }
 }

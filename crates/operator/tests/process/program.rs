@@ -1,4 +1,4 @@
-//! The operator as a process.
+//! `kubevirt-operator run` as a process.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -11,33 +11,33 @@ use std::{
 
 use serde_json::Value;
 
-use crate::ground::{Door, until};
+use crate::cluster::{ApiEndpoint, until};
 
-/// The command, with nothing in its environment.
+/// The command, with an empty environment.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"));
     command.arg("run").env_clear().stdin(Stdio::null());
     command
 }
 
-/// An operator that runs, and is killed when it is dropped.
+/// Running operator, killed when dropped.
 pub(crate) struct Program {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// An answer of probes or metrics.
+/// Response of the probe or metrics server.
 pub(crate) struct Page {
     pub(crate) code: u16,
     pub(crate) body: String,
 }
 
 impl Program {
-    /// Starts an operator that goes through `door`, with these settings besides.
-    pub(crate) fn start(door: &Door, settings: &[(&str, &str)]) -> Self {
+    /// Starts an operator that connects to `endpoint`, with additional settings.
+    pub(crate) fn start(endpoint: &ApiEndpoint, settings: &[(&str, &str)]) -> Self {
         let mut child = command()
-            .env("KUBECONFIG", &door.kubeconfig)
+            .env("KUBECONFIG", &endpoint.kubeconfig)
             .env("METRICS_BIND_ADDRESS", "127.0.0.1:0")
             .env("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0")
             .envs(settings.iter().copied())
@@ -58,7 +58,7 @@ impl Program {
         }
     }
 
-    /// What it has logged up to now.
+    /// Log lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
@@ -72,8 +72,8 @@ impl Program {
         assert!(sent.success());
     }
 
-    /// Waits for its end; tells how it ended and all that it has logged.
-    pub(crate) async fn ended(mut self) -> (ExitStatus, Vec<String>) {
+    /// Waits for the exit, and returns status and log.
+    pub(crate) async fn wait_for_exit(mut self) -> (ExitStatus, Vec<String>) {
         let mut status = None;
         until("the end of the operator", async || {
             status = self.child.try_wait().unwrap();
@@ -84,26 +84,24 @@ impl Program {
         (status.unwrap(), self.lines())
     }
 
-    /// Asks a probe.
     pub(crate) async fn probe(&self, path: &str) -> Page {
         get(self.serving("probes").await, path)
     }
 
-    /// Reads the metrics.
     pub(crate) async fn metrics(&self) -> String {
         let page = get(self.serving("metrics").await, "/metrics");
         assert_eq!(page.code, 200, "{}", page.body);
         page.body
     }
 
-    /// Where it says that it serves.
+    /// Address that it logs for a server.
     pub(crate) async fn serving(&self, what: &str) -> SocketAddr {
         let message = format!("Serving {what}");
         let mut address = None;
         until(&message, async || {
             let lines = self.lines();
-            let said = lines.iter().find(|line| line.contains(&message));
-            address = said.map(|line| {
+            let line_with_address = lines.iter().find(|line| line.contains(&message));
+            address = line_with_address.map(|line| {
                 let line: Value = serde_json::from_str(line).unwrap();
                 line["address"].as_str().unwrap().parse().unwrap()
             });
@@ -116,7 +114,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It is gone already, unless the test has failed or does not care.
+        // Fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,9 +1,9 @@
-//! Settings that cannot be used.
+//! Invalid settings.
 
 use crate::program::command;
 
 #[test]
-fn a_malformed_setting_stops_the_start_with_one_clear_line() {
+fn a_malformed_setting_prevents_the_start_with_one_clear_line() {
     let output = command()
         .env("METRICS_BIND_ADDRESS", "everywhere")
         .output()
@@ -17,7 +17,7 @@ fn a_malformed_setting_stops_the_start_with_one_clear_line() {
 }
 
 #[test]
-fn every_malformed_setting_is_told_at_once() {
+fn all_malformed_settings_are_reported_at_once() {
     let output = command()
         .env("MAX_CONCURRENT_RECONCILES", "0")
         .env("WATCH_NAMESPACES", "web,Not_A_Name")
@@ -25,8 +25,8 @@ fn every_malformed_setting_is_told_at_once() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
-    let variables: Vec<_> = told
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let variables: Vec<_> = stderr
         .lines()
         .map(|line| line.split([' ', '(']).nth(1).unwrap())
         .collect();
@@ -37,12 +37,12 @@ fn every_malformed_setting_is_told_at_once() {
             "MAX_CONCURRENT_RECONCILES",
             "WATCH_NAMESPACES"
         ],
-        "{told}"
+        "{stderr}"
     );
 }
 
 #[test]
-fn a_kubeconfig_that_is_not_there_ends_the_start_and_is_named() {
+fn a_missing_kubeconfig_prevents_the_start_and_is_named() {
     let output = command()
         .env("KUBECONFIG", "/nowhere/kubeconfig")
         .env("METRICS_BIND_ADDRESS", "0")

@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Door, Ground, NAMESPACE, Seen, until},
+    cluster::{ApiEndpoint, NAMESPACE, ProcessCluster, RecordedRequest, until},
     program::Program,
 };
 
@@ -23,7 +23,7 @@ const SETTINGS: [(&str, &str); 2] = [
 const CERTS: &str = "kubevirt-operator-webhook-certs";
 const HOST: &str = "kubevirt-operator-webhook.kubevirt-operator-system.svc";
 
-/// Waits until the process says that its webhook can be trusted.
+/// Waits until the process reports that its webhook is ready.
 async fn ready(program: &Program) -> SocketAddr {
     until("readiness", async || {
         let page = program.probe("/readyz").await;
@@ -33,20 +33,20 @@ async fn ready(program: &Program) -> SocketAddr {
     program.serving("the webhook").await
 }
 
-/// A client that trusts the bundle of the configuration and nothing else.
-async fn client(ground: &Ground, address: SocketAddr) -> Client {
+/// HTTPS client that trusts only the CA bundle of the configuration.
+async fn client(cluster: &ProcessCluster, address: SocketAddr) -> Client {
     let mut bundle = String::new();
     until("the bundle", async || {
-        let configurations = ground
+        let configurations = cluster
             .objects(
                 "admissionregistration.k8s.io",
                 "ValidatingWebhookConfiguration",
             )
             .await;
-        let ours = configurations
+        let own = configurations
             .iter()
             .find(|found| found["metadata"]["name"] == "kubevirt-operator");
-        let text = ours.and_then(|found| found["webhooks"][0]["clientConfig"]["caBundle"].as_str());
+        let text = own.and_then(|found| found["webhooks"][0]["clientConfig"]["caBundle"].as_str());
         text.unwrap_or_default().clone_into(&mut bundle);
         !bundle.is_empty()
     })
@@ -82,8 +82,8 @@ fn review() -> Value {
     })
 }
 
-/// Asks as an API server does.
-async fn ask(client: &Client) -> Value {
+/// Sends an admission review, as an API server does.
+async fn send_review(client: &Client) -> Value {
     let request = Request::post("/validate/machines")
         .header("content-type", "application/json")
         .body(serde_json::to_vec(&review()).unwrap())
@@ -91,29 +91,29 @@ async fn ask(client: &Client) -> Value {
     client.request(request).await.unwrap()
 }
 
-async fn start(ground: &Ground) -> (Door, Program) {
-    ground.install_webhook().await;
-    let door = ground.door("door").await;
-    let program = Program::start(&door, &SETTINGS);
-    (door, program)
+async fn start(cluster: &ProcessCluster) -> (ApiEndpoint, Program) {
+    cluster.install_webhook().await;
+    let endpoint = cluster.endpoint("endpoint").await;
+    let program = Program::start(&endpoint, &SETTINGS);
+    (endpoint, program)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_clients_send_the_webhook_goes_on() {
-    let ground = Ground::start().await;
-    let (_door, program) = start(&ground).await;
+async fn the_webhook_survives_malformed_requests() {
+    let cluster = ProcessCluster::start().await;
+    let (_door, program) = start(&cluster).await;
     let address = ready(&program).await;
-    let client = client(&ground, address).await;
-    let answer = ask(&client).await;
+    let client = client(&cluster, address).await;
+    let answer = send_review(&client).await;
     assert_eq!(answer["response"]["uid"], "1");
     assert_eq!(answer["response"]["allowed"], true);
 
-    // One who opens a connection and says nothing, to the end of the test.
+    // A connection without any request stays open to the end of the test.
     let mut silent = TcpStream::connect(address).unwrap();
     silent.write_all(b"\x16\x03\x01").unwrap();
     let machines = "/validate/machines";
     let truncated = &review().to_string()[..100];
-    // Who does not listen while it sends may miss the answer.
+    // A client that does not read while it sends may miss the response.
     if let Ok(status) = post(&client, machines, vec![b'x'; 10 << 20]).await {
         assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     }
@@ -147,143 +147,159 @@ async fn whatever_clients_send_the_webhook_goes_on() {
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         stream.write_all(bytes).unwrap();
-        // Whatever it says, it hangs up.
+        // The server closes the connection.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    assert_eq!(ask(&client).await["response"]["allowed"], true);
-    // Neither does the operator mind.
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.until_running("one").await;
+    assert_eq!(send_review(&client).await["response"]["allowed"], true);
+    // The operator works as before.
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("one").await;
     assert_eq!(program.probe("/readyz").await.code, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_live_and_die_while_the_webhook_is_down() {
-    let ground = Ground::start().await;
-    let (_door, program) = start(&ground).await;
+async fn machines_are_created_and_deleted_while_the_webhook_is_down() {
+    let cluster = ProcessCluster::start().await;
+    let (_door, program) = start(&cluster).await;
     let address = ready(&program).await;
-    ground.locate_webhook(address);
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.until_running("one").await;
-    // Where nobody listens: port 1 of this machine.
-    ground.locate_webhook(([127, 0, 0, 1], 1).into());
-    ground.machine("two", json!({ "template": "small" })).await;
-    ground.until_running("two").await;
+    cluster.locate_webhook(address);
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("one").await;
+    // Nothing listens on port 1 of this machine.
+    cluster.locate_webhook(([127, 0, 0, 1], 1).into());
+    cluster
+        .create_machine("two", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("two").await;
     for machine in ["one", "two"] {
-        ground.delete_machine(machine).await;
+        cluster.delete_machine(machine).await;
     }
     until("their end", async || {
-        ground.objects("vitistack.io", "Machine").await.is_empty()
+        cluster.objects("vitistack.io", "Machine").await.is_empty()
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_of_somebody_else_keeps_nobody_from_working() {
-    let ground = Ground::start().await;
-    ground
+async fn a_foreign_secret_does_not_block_the_operator() {
+    let cluster = ProcessCluster::start().await;
+    cluster
         .apply(json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": { "name": CERTS, "namespace": NAMESPACE }, "data": {},
         }))
         .await;
-    let (_door, program) = start(&ground).await;
-    ground.machine("one", json!({ "template": "small" })).await;
-    ground.until_running("one").await;
-    until("the probe to tell", async || {
+    let (_door, program) = start(&cluster).await;
+    cluster
+        .create_machine("one", json!({ "template": "small" }))
+        .await;
+    cluster.until_running("one").await;
+    until("the probe to report it", async || {
         let page = program.probe("/readyz").await;
         page.code == 500 && page.body.contains("[-]webhook failed: Secret")
     })
     .await;
     assert_eq!(program.probe("/healthz").await.code, 200);
     let lines = program.lines();
-    let told = lines.iter().filter(|line| line.contains("somebody else's"));
-    assert_eq!(told.count(), 1, "{lines:#?}");
+    let reports = lines.iter().filter(|line| line.contains("somebody else's"));
+    assert_eq!(reports.count(), 1, "{lines:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_writes_nothing_and_no_key_is_in_the_log() {
-    let ground = Ground::start().await;
-    let (_door, program) = start(&ground).await;
+async fn a_restart_writes_nothing_and_logs_no_key() {
+    let cluster = ProcessCluster::start().await;
+    let (_door, program) = start(&cluster).await;
     ready(&program).await;
     let metrics = program.metrics().await;
     let series =
         format!("kubevirt_operator_certificate_expiry_timestamp_seconds{{secret=\"{CERTS}\"}}");
     assert!(metrics.contains(&series), "{metrics}");
     program.signal("TERM");
-    let (status, lines) = program.ended().await;
+    let (status, lines) = program.wait_for_exit().await;
     assert!(status.success());
     assert!(
         lines.iter().all(|line| !line.contains("PRIVATE KEY")),
         "{lines:#?}"
     );
 
-    let door = ground.door("again").await;
-    let program = Program::start(&door, &SETTINGS);
+    let endpoint = cluster.endpoint("again").await;
+    let program = Program::start(&endpoint, &SETTINGS);
     ready(&program).await;
-    assert!(door.writes().is_empty(), "{:?}", door.writes());
+    assert!(endpoint.writes().is_empty(), "{:?}", endpoint.writes());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_stands_by_serves_too() {
-    let ground = Ground::start().await;
-    ground.install_webhook().await;
-    let (one, other) = (ground.door("one").await, ground.door("other").await);
+async fn a_standby_replica_serves_the_webhook() {
+    let cluster = ProcessCluster::start().await;
+    cluster.install_webhook().await;
+    let (one, other) = (
+        cluster.endpoint("one").await,
+        cluster.endpoint("other").await,
+    );
     let settings = [SETTINGS[1]];
     let leader = Program::start(&one, &settings);
     ready(&leader).await;
     let standby = Program::start(&other, &settings);
     let address = ready(&standby).await;
-    let client = client(&ground, address).await;
+    let client = client(&cluster, address).await;
     let known = format!("certificate_expiry_timestamp_seconds{{secret=\"{CERTS}\"}}");
     until("the certificate", async || {
         standby.metrics().await.contains(&known)
     })
     .await;
-    assert_eq!(ask(&client).await["response"]["uid"], "1");
+    assert_eq!(send_review(&client).await["response"]["uid"], "1");
     assert!(other.writes().is_empty(), "{:?}", other.writes());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn api_servers_that_have_not_heard_of_the_end_are_still_answered() {
-    let ground = Ground::start().await;
-    let (_door, program) = start(&ground).await;
+async fn a_terminating_replica_still_answers_admission_reviews() {
+    let cluster = ProcessCluster::start().await;
+    let (_door, program) = start(&cluster).await;
     let address = ready(&program).await;
-    let trusting = client(&ground, address).await;
+    let trusting = client(&cluster, address).await;
     let signalled = Instant::now();
     program.signal("TERM");
     until("the end to begin", async || {
         program.lines().iter().any(|line| line.contains("Ending"))
     })
     .await;
-    assert_eq!(ask(&trusting).await["response"]["allowed"], true);
-    let (status, lines) = program.ended().await;
+    assert_eq!(send_review(&trusting).await["response"]["allowed"], true);
+    let (status, lines) = program.wait_for_exit().await;
     assert!(status.success(), "{lines:#?}");
     assert!(signalled.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rollout_that_turns_the_webhook_on_is_not_stuck() {
-    let ground = Ground::start().await;
-    ground.install_webhook().await;
-    let door = ground.door("before").await;
-    let before = Program::start(&door, &[]);
-    until("a leader", async || ground.holder().await.is_some()).await;
-    let door = ground.door("after").await;
-    let after = Program::start(&door, &SETTINGS[1..]);
+async fn a_rollout_that_enables_the_webhook_completes() {
+    let cluster = ProcessCluster::start().await;
+    cluster.install_webhook().await;
+    let endpoint = cluster.endpoint("before").await;
+    let before = Program::start(&endpoint, &[]);
+    until("a leader", async || cluster.holder().await.is_some()).await;
+    let endpoint = cluster.endpoint("after").await;
+    let after = Program::start(&endpoint, &SETTINGS[1..]);
     ready(&after).await;
-    assert!(door.writes().iter().all(Seen::is_of_lease));
+    assert!(
+        endpoint
+            .writes()
+            .iter()
+            .all(RecordedRequest::is_lease_request)
+    );
     before.signal("TERM");
-    let (status, _) = before.ended().await;
+    let (status, _) = before.wait_for_exit().await;
     assert!(status.success());
     let address = after.serving("the webhook").await;
-    let trusting = client(&ground, address).await;
-    // The bundle comes before what its CA signs.
+    let trusting = client(&cluster, address).await;
+    // The CA bundle is written before the certificate that its CA signs.
     until("a certificate that can be trusted", async || {
         let body = serde_json::to_vec(&review()).unwrap();
         let answer = post(&trusting, "/validate/machines", body).await;
         answer.is_ok_and(|status| status == StatusCode::OK)
     })
     .await;
-    assert_eq!(ask(&trusting).await["response"]["allowed"], true);
+    assert_eq!(send_review(&trusting).await["response"]["allowed"], true);
 }

@@ -1,11 +1,11 @@
-//! How Machines take their size from MachineClasses.
+//! Sizes of Machines from MachineClasses.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::tell_alone,
-    story::{Story, condition},
+    runner::run_scenario_alone,
+    scenario::{Scenario, condition},
 };
 
 const DOMAIN: &str = "/spec/template/spec/domain";
@@ -33,112 +33,116 @@ fn memory(vm: &Value) -> &Value {
         .unwrap_or(&Value::Null)
 }
 
-async fn until_memory(story: &Story, vm: &str, amount: &str) -> Value {
-    let found = story.until("VirtualMachine", vm, |vm| memory(vm) == amount);
+async fn until_memory(scenario: &Scenario, vm: &str, amount: &str) -> Value {
+    let found = scenario.until("VirtualMachine", vm, |vm| memory(vm) == amount);
     found.await
 }
 
-/// A Machine of the class `gold`, which has changed from 3Gi to 6Gi since.
-async fn behind_its_class() -> Story {
-    let story = Story::begin().await;
-    story.give(class("gold", 2, "3Gi")).await;
-    story
-        .machine("web", json!({ "machineClass": "gold" }))
+/// Machine with a snapshot of the class `gold` that is older than its change from 3Gi to 6Gi.
+async fn start_with_outdated_class_snapshot() -> Scenario {
+    let scenario = Scenario::start().await;
+    scenario.apply_object(class("gold", 2, "3Gi")).await;
+    scenario
+        .create_machine("web", json!({ "machineClass": "gold" }))
         .await;
-    story.until_phase("web", "Running").await;
-    let machine = story.get("Machine", "web").await;
+    scenario.until_phase("web", "Running").await;
+    let machine = scenario.get("Machine", "web").await;
     assert_eq!(
         condition(&machine, "MachineClassCurrent")["reason"],
         "ClassCurrent"
     );
-    story.give(class("gold", 2, "6Gi")).await;
-    let current = story
+    scenario.apply_object(class("gold", 2, "6Gi")).await;
+    let current = scenario
         .until_condition("web", "MachineClassCurrent", "False")
         .await;
     assert_eq!(current["reason"], "NewerClassAvailable");
-    story
+    scenario
 }
 
 #[test]
 fn a_machine_has_the_size_of_the_class_that_it_names() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         let mut gold = class("gold", 2, "3Gi");
         gold["spec"]["disks"] = json!([
             { "name": "root", "size": "12Gi" },
             { "name": "data", "size": "5Gi", "storageClass": "fixed" },
         ]);
-        story.give(gold).await;
+        scenario.apply_object(gold).await;
         for (machine, field) in [
             ("one", "machineClass"),
             ("two", "template"),
             ("three", "instanceType"),
         ] {
-            story.machine(machine, json!({ field: "gold" })).await;
-            let found = story.until_phase(machine, "Running").await;
+            scenario
+                .create_machine(machine, json!({ field: "gold" }))
+                .await;
+            let found = scenario.until_phase(machine, "Running").await;
             assert_eq!(found["status"]["memory"], "3Gi");
             assert_eq!(found["status"]["vcpus"], 2);
             let root = format!("{machine}-root");
-            let root = story.get("PersistentVolumeClaim", &root).await;
+            let root = scenario.get("PersistentVolumeClaim", &root).await;
             assert_eq!(root["spec"]["resources"]["requests"]["storage"], "12Gi");
             let data = format!("{machine}-data");
-            let data = story.get("PersistentVolumeClaim", &data).await;
+            let data = scenario.get("PersistentVolumeClaim", &data).await;
             assert_eq!(data["spec"]["storageClassName"], "fixed");
         }
     });
 }
 
 #[test]
-fn a_machine_that_names_no_size_has_that_of_the_default_class() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.give(class("gold", 8, "16Gi")).await;
-        story.give(default_class("house", 3, "5Gi")).await;
-        story.machine("web", json!({})).await;
-        let machine = story.until_phase("web", "Running").await;
+fn a_machine_without_a_class_has_the_size_of_the_default_class() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario.apply_object(class("gold", 8, "16Gi")).await;
+        scenario
+            .apply_object(default_class("house", 3, "5Gi"))
+            .await;
+        scenario.create_machine("web", json!({})).await;
+        let machine = scenario.until_phase("web", "Running").await;
         assert_eq!(machine["status"]["memory"], "5Gi");
         assert_eq!(machine["status"]["vcpus"], 3);
     });
 }
 
 #[test]
-fn a_missing_class_holds_a_machine_until_it_is_there() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story
-            .machine("web", json!({ "machineClass": "gold" }))
+fn a_machine_waits_for_a_missing_class() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario
+            .create_machine("web", json!({ "machineClass": "gold" }))
             .await;
-        let machine = story.until_phase("web", "Failed").await;
+        let machine = scenario.until_phase("web", "Failed").await;
         assert_eq!(condition(&machine, "Ready")["reason"], "TemplateNotFound");
         assert_eq!(condition(&machine, "SpecValid")["status"], "False");
-        story.wait(3600).await;
+        scenario.wait(3600).await;
 
-        story.give(class("gold", 2, "3Gi")).await;
+        scenario.apply_object(class("gold", 2, "3Gi")).await;
         let created = Instant::now();
-        until_memory(&story, "web", "3Gi").await;
-        assert!(created.elapsed() < story.ground.patience_of(2));
-        story.until_phase("web", "Running").await;
-        story.until_condition("web", "SpecValid", "True").await;
+        until_memory(&scenario, "web", "3Gi").await;
+        assert!(created.elapsed() < scenario.cluster.timeout_of(2));
+        scenario.until_phase("web", "Running").await;
+        scenario.until_condition("web", "SpecValid", "True").await;
     });
 }
 
 #[test]
-fn a_class_that_changes_does_not_touch_the_machines_that_run() {
-    tell_alone(&[], async {
-        let story = behind_its_class().await;
-        story.wait(120).await;
-        let vm = story.get("VirtualMachine", "web").await;
+fn a_changed_class_does_not_affect_running_machines() {
+    run_scenario_alone(&[], async {
+        let scenario = start_with_outdated_class_snapshot().await;
+        scenario.wait(120).await;
+        let vm = scenario.get("VirtualMachine", "web").await;
         assert_eq!(memory(&vm), "3Gi");
-        let machine = story.get("Machine", "web").await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
         assert_eq!(machine["status"]["memory"], "3Gi");
 
-        // Another change does not bring it along.
-        story
-            .change("web", json!({ "cpu": { "sockets": 2 } }))
+        // Another change does not apply the new class.
+        scenario
+            .patch_spec("web", json!({ "cpu": { "sockets": 2 } }))
             .await;
-        let vm = story
+        let vm = scenario
             .until("VirtualMachine", "web", |vm| {
                 vm.pointer(&format!("{DOMAIN}/cpu/sockets")) == Some(&json!(2))
             })
@@ -148,154 +152,158 @@ fn a_class_that_changes_does_not_touch_the_machines_that_run() {
 }
 
 #[test]
-fn a_restart_takes_the_class_as_it_is_now() {
-    tell_alone(&[], async {
-        let story = behind_its_class().await;
-        let before = story.get("VirtualMachineInstance", "web").await;
-        let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
-        story.change("web", asked).await;
-        story
+fn a_restart_applies_the_current_class() {
+    run_scenario_alone(&[], async {
+        let scenario = start_with_outdated_class_snapshot().await;
+        let before = scenario.get("VirtualMachineInstance", "web").await;
+        let requested = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
+        scenario.patch_spec("web", requested).await;
+        scenario
             .until_condition("web", "MachineClassCurrent", "True")
             .await;
-        let instance = story
+        let instance = scenario
             .until("VirtualMachineInstance", "web", |instance| {
                 instance["metadata"]["uid"] != before["metadata"]["uid"]
             })
             .await;
         assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "6Gi");
-        let machine = story.until_phase("web", "Running").await;
+        let machine = scenario.until_phase("web", "Running").await;
         assert_eq!(machine["status"]["memory"], "6Gi");
     });
 }
 
 #[test]
-fn a_machine_that_was_stopped_takes_the_class_as_it_is_now() {
-    tell_alone(&[], async {
-        let story = behind_its_class().await;
-        story
-            .change("web", json!({ "powerState": "Stopped" }))
+fn a_stopped_machine_gets_the_current_class() {
+    run_scenario_alone(&[], async {
+        let scenario = start_with_outdated_class_snapshot().await;
+        scenario
+            .patch_spec("web", json!({ "powerState": "Stopped" }))
             .await;
-        story.until_phase("web", "Stopped").await;
-        until_memory(&story, "web", "6Gi").await;
-        story
-            .change("web", json!({ "powerState": "Running" }))
+        scenario.until_phase("web", "Stopped").await;
+        until_memory(&scenario, "web", "6Gi").await;
+        scenario
+            .patch_spec("web", json!({ "powerState": "Running" }))
             .await;
-        story.until_phase("web", "Running").await;
-        let instance = story.get("VirtualMachineInstance", "web").await;
+        scenario.until_phase("web", "Running").await;
+        let instance = scenario.get("VirtualMachineInstance", "web").await;
         assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "6Gi");
     });
 }
 
 #[test]
-fn a_machine_that_follows_its_class_takes_it_at_once() {
-    tell_alone(&[], async {
-        let story = behind_its_class().await;
+fn a_machine_that_follows_its_class_gets_changes_immediately() {
+    run_scenario_alone(&[], async {
+        let scenario = start_with_outdated_class_snapshot().await;
         let follow = json!({ "metadata": { "annotations": {
         "vitistack.io/follow-machine-class": "true",
     } } });
-        story.patch("Machine", "web", follow).await;
-        until_memory(&story, "web", "6Gi").await;
-        story
+        scenario.patch("Machine", "web", follow).await;
+        until_memory(&scenario, "web", "6Gi").await;
+        scenario
             .until_condition("web", "MachineClassCurrent", "True")
             .await;
 
-        story.give(class("gold", 2, "7Gi")).await;
-        until_memory(&story, "web", "7Gi").await;
+        scenario.apply_object(class("gold", 2, "7Gi")).await;
+        until_memory(&scenario, "web", "7Gi").await;
     });
 }
 
 #[test]
-fn a_class_may_go_and_its_machines_keep_running() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.give(class("gold", 2, "3Gi")).await;
-        story
-            .machine("web", json!({ "machineClass": "gold" }))
+fn machines_keep_running_when_their_class_is_deleted() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario.apply_object(class("gold", 2, "3Gi")).await;
+        scenario
+            .create_machine("web", json!({ "machineClass": "gold" }))
             .await;
-        story.until_phase("web", "Running").await;
-        story.delete("MachineClass", "gold").await;
-        story
+        scenario.until_phase("web", "Running").await;
+        scenario.delete("MachineClass", "gold").await;
+        scenario
             .until_condition("web", "MachineClassCurrent", "False")
             .await;
-        story.wait(120).await;
-        let machine = story.get("Machine", "web").await;
+        scenario.wait(120).await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(machine["status"]["phase"], "Running");
         assert_eq!(condition(&machine, "Ready")["status"], "True");
 
-        story.change("web", json!({ "memory": "4Gi" })).await;
-        until_memory(&story, "web", "4Gi").await;
+        scenario.patch_spec("web", json!({ "memory": "4Gi" })).await;
+        until_memory(&scenario, "web", "4Gi").await;
     });
 }
 
 #[test]
 fn a_new_default_class_is_for_new_machines_only() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.machine("old", json!({})).await;
-        story.until_phase("old", "Running").await;
-        story.give(default_class("house", 3, "5Gi")).await;
-        // The watches of classes and Machines are apart: let the operator observe the class first.
-        story.wait(1).await;
-        story.machine("new", json!({})).await;
-        story.until_phase("new", "Running").await;
-        story.wait(60).await;
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario.create_machine("old", json!({})).await;
+        scenario.until_phase("old", "Running").await;
+        scenario
+            .apply_object(default_class("house", 3, "5Gi"))
+            .await;
+        // Classes and Machines have separate watches: let the operator observe the class first.
+        scenario.wait(1).await;
+        scenario.create_machine("new", json!({})).await;
+        scenario.until_phase("new", "Running").await;
+        scenario.wait(60).await;
 
-        restart(&story, "old").await;
-        let old = story.get("Machine", "old").await;
+        restart(&scenario, "old").await;
+        let old = scenario.get("Machine", "old").await;
         assert_eq!(old["status"]["memory"], "2Gi");
-        let vm = story.get("VirtualMachine", "old").await;
+        let vm = scenario.get("VirtualMachine", "old").await;
         assert_eq!(memory(&vm), "2Gi");
-        let new = story.get("Machine", "new").await;
+        let new = scenario.get("Machine", "new").await;
         assert_eq!(new["status"]["memory"], "5Gi");
     });
 }
 
-/// Restarts a Machine, and waits until it runs again.
-async fn restart(story: &Story, machine: &str) {
-    let before = story.get("VirtualMachineInstance", machine).await;
-    let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
-    story.change(machine, asked).await;
+/// Restarts a Machine and waits until it runs again.
+async fn restart(scenario: &Scenario, machine: &str) {
+    let before = scenario.get("VirtualMachineInstance", machine).await;
+    let requested = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
+    scenario.patch_spec(machine, requested).await;
     let is_another = |it: &Value| it["metadata"]["uid"] != before["metadata"]["uid"];
-    story
+    scenario
         .until("VirtualMachineInstance", machine, is_another)
         .await;
-    story.until_phase(machine, "Running").await;
+    scenario.until_phase(machine, "Running").await;
 }
 
-/// That a Machine has the size of the class `house`, and its disk too.
-async fn is_of_the_house(story: &Story, machine: &str) {
-    let found = story.get("Machine", machine).await;
+/// Asserts that a Machine and its disk have the size of the class `house`.
+async fn assert_size_of_house(scenario: &Scenario, machine: &str) {
+    let found = scenario.get("Machine", machine).await;
     assert_eq!(found["status"]["memory"], "5Gi");
     assert_eq!(found["status"]["vcpus"], 3);
     assert_eq!(condition(&found, "Ready")["status"], "True");
-    let instance = story.get("VirtualMachineInstance", machine).await;
+    let instance = scenario.get("VirtualMachineInstance", machine).await;
     assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "5Gi");
     let root = format!("{machine}-root");
-    let root = story.get("PersistentVolumeClaim", &root).await;
+    let root = scenario.get("PersistentVolumeClaim", &root).await;
     assert_eq!(root["spec"]["resources"]["requests"]["storage"], "12Gi");
 }
 
 #[test]
-fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.give(default_class("house", 3, "5Gi")).await;
+fn a_machine_keeps_the_size_of_a_deleted_class_across_restarts() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario
+            .apply_object(default_class("house", 3, "5Gi"))
+            .await;
         let machines = [
             ("unnamed", json!({})),
             ("named", json!({ "machineClass": "house" })),
         ];
         for (machine, spec) in machines.clone() {
-            story.machine(machine, spec).await;
-            story.until_phase(machine, "Running").await;
+            scenario.create_machine(machine, spec).await;
+            scenario.until_phase(machine, "Running").await;
         }
         let off = json!({ "spec": { "enabled": false } });
-        story.patch("MachineClass", "house", off).await;
-        for (why, goes) in [("is disabled", false), ("was deleted", true)] {
-            if goes {
-                story.delete("MachineClass", "house").await;
+        scenario.patch("MachineClass", "house", off).await;
+        for (why, is_deleted) in [("is disabled", false), ("was deleted", true)] {
+            if is_deleted {
+                scenario.delete("MachineClass", "house").await;
             }
             for (machine, _) in &machines {
-                let told = |found: &Value| {
+                let matches = |found: &Value| {
                     let current = condition(found, "MachineClassCurrent");
                     let message = current["message"].as_str().unwrap_or_default();
                     current["reason"] == "ClassUnavailable"
@@ -303,49 +311,51 @@ fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
                             "MachineClass \"house\", which the Machine is sized by, {why}"
                         ))
                 };
-                story.until("Machine", machine, told).await;
-                is_of_the_house(&story, machine).await;
+                scenario.until("Machine", machine, matches).await;
+                assert_size_of_house(&scenario, machine).await;
             }
         }
         for (machine, _) in &machines {
-            restart(&story, machine).await;
-            is_of_the_house(&story, machine).await;
+            restart(&scenario, machine).await;
+            assert_size_of_house(&scenario, machine).await;
             for state in ["Stopped", "Running"] {
-                story.change(machine, json!({ "powerState": state })).await;
-                story.until_phase(machine, state).await;
+                scenario
+                    .patch_spec(machine, json!({ "powerState": state }))
+                    .await;
+                scenario.until_phase(machine, state).await;
             }
-            is_of_the_house(&story, machine).await;
+            assert_size_of_house(&scenario, machine).await;
         }
 
-        // What the message says helps.
+        // The remedy of the message works.
         let medium = json!({ "template": "medium", "machineClass": null });
-        story.change("named", medium).await;
-        until_memory(&story, "named", "4Gi").await;
+        scenario.patch_spec("named", medium).await;
+        until_memory(&scenario, "named", "4Gi").await;
     });
 }
 
 #[test]
-fn a_class_that_is_switched_off_takes_no_new_machines() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.give(class("gold", 2, "3Gi")).await;
-        story
-            .machine("old", json!({ "machineClass": "gold" }))
+fn a_disabled_class_accepts_no_new_machines() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario.apply_object(class("gold", 2, "3Gi")).await;
+        scenario
+            .create_machine("old", json!({ "machineClass": "gold" }))
             .await;
-        story.until_phase("old", "Running").await;
+        scenario.until_phase("old", "Running").await;
         let off = json!({ "spec": { "enabled": false } });
-        story.patch("MachineClass", "gold", off).await;
+        scenario.patch("MachineClass", "gold", off).await;
 
-        story
-            .machine("new", json!({ "machineClass": "gold" }))
+        scenario
+            .create_machine("new", json!({ "machineClass": "gold" }))
             .await;
-        let new = story.until_phase("new", "Failed").await;
+        let new = scenario.until_phase("new", "Failed").await;
         assert_eq!(condition(&new, "SpecValid")["status"], "False");
-        let old = story.get("Machine", "old").await;
+        let old = scenario.get("Machine", "old").await;
         assert_eq!(condition(&old, "Ready")["status"], "True");
 
         let on = json!({ "spec": { "enabled": true } });
-        story.patch("MachineClass", "gold", on).await;
-        story.until_phase("new", "Running").await;
+        scenario.patch("MachineClass", "gold", on).await;
+        scenario.until_phase("new", "Running").await;
     });
 }

@@ -1,48 +1,50 @@
-//! What the operator asks of the API server, counted.
+//! Number of requests of the operator.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::json;
 
 use crate::{
-    ground::{tell, tell_alone},
-    story::Story,
+    runner::{run_scenario, run_scenario_alone},
+    scenario::Scenario,
 };
 
-/// Requests by verb and resource, but for watches and the first lists.
-type Asked = BTreeMap<String, u64>;
+/// Requests by verb and resource, without watches and initial lists.
+type Requests = BTreeMap<String, u64>;
 
-fn asked(story: &Story) -> Asked {
-    let calls = story.calls.take();
+fn take_requests(scenario: &Scenario) -> Requests {
+    let calls = scenario.calls.take();
     let counted = calls
         .into_iter()
         .filter(|((verb, _, _), _)| *verb != "watch");
-    let mut asked = Asked::new();
+    let mut requests = Requests::new();
     for ((verb, resource, _), count) in counted {
-        *asked.entry(format!("{verb} {resource}")).or_default() += count;
+        *requests.entry(format!("{verb} {resource}")).or_default() += count;
     }
-    asked
+    requests
 }
 
-fn expected<const N: usize>(counts: [(&str, u64); N]) -> Asked {
+fn expected<const N: usize>(counts: [(&str, u64); N]) -> Requests {
     counts.map(|(what, count)| (what.to_owned(), count)).into()
 }
 
-/// An operator that has caught up with the cluster.
-async fn settled() -> Story {
-    let story = Story::begin().await;
-    story.wait(2).await;
-    story.calls.take();
-    story
+/// Starts an operator and waits until its caches are filled.
+async fn settled() -> Scenario {
+    let scenario = Scenario::start().await;
+    scenario.wait(2).await;
+    scenario.calls.take();
+    scenario
 }
 
 #[test]
 fn a_machine_with_one_disk_costs_six_writes_and_two_events() {
-    tell(async {
-        let story = settled().await;
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_phase("web", "Running").await;
-        story.wait(3).await;
+    run_scenario(async {
+        let scenario = settled().await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(3).await;
         let counts = expected([
             ("patch machines", 1),
             ("create persistentvolumeclaims", 1),
@@ -50,18 +52,18 @@ fn a_machine_with_one_disk_costs_six_writes_and_two_events() {
             ("patch machines/status", 3),
             ("create events", 2),
         ]);
-        assert_eq!(asked(&story), counts);
+        assert_eq!(take_requests(&scenario), counts);
     });
 }
 
 #[test]
 fn cloud_init_costs_one_write_more() {
-    tell(async {
-        let story = settled().await;
+    run_scenario(async {
+        let scenario = settled().await;
         let spec = json!({ "template": "small", "cloudInit": { "userData": "#!/bin/sh" } });
-        story.machine("web", spec).await;
-        story.until_phase("web", "Running").await;
-        story.wait(3).await;
+        scenario.create_machine("web", spec).await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(3).await;
         let counts = expected([
             ("patch machines", 1),
             ("create persistentvolumeclaims", 1),
@@ -70,87 +72,95 @@ fn cloud_init_costs_one_write_more() {
             ("patch machines/status", 3),
             ("create events", 2),
         ]);
-        assert_eq!(asked(&story), counts);
+        assert_eq!(take_requests(&scenario), counts);
     });
 }
 
 #[test]
-fn a_fleet_that_is_as_it_should_be_costs_nothing() {
-    tell_alone(&[], async {
-        let mut story = Story::for_many().await;
-        story.start_operator_with(|options| options.reconcile_interval = Duration::from_mins(10));
+fn an_idle_fleet_costs_no_requests() {
+    run_scenario_alone(&[], async {
+        let mut scenario = Scenario::for_many_machines().await;
+        scenario
+            .start_operator_with(|options| options.reconcile_interval = Duration::from_mins(10));
         for number in 0..200 {
-            story.idle_machine(&format!("web-{number}")).await;
+            scenario.create_idle_machine(&format!("web-{number}")).await;
         }
-        story.until_all("Stopped").await;
-        assert_costs_nothing(&story).await;
+        scenario.until_all("Stopped").await;
+        assert_costs_nothing(&scenario).await;
     });
 }
 
 #[test]
-fn machines_that_run_cost_nothing() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+fn running_machines_cost_no_requests() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         for number in 0..3 {
             let spec = json!({ "template": "small", "cloudInit": { "userData": "#!/bin/sh" } });
-            story.machine(&format!("web-{number}"), spec).await;
+            scenario
+                .create_machine(&format!("web-{number}"), spec)
+                .await;
         }
-        story.until_all("Running").await;
-        assert_costs_nothing(&story).await;
+        scenario.until_all("Running").await;
+        assert_costs_nothing(&scenario).await;
     });
 }
 
-/// Nothing is asked for an hour, in which everything is looked at again and again.
-async fn assert_costs_nothing(story: &Story) {
-    story.wait(60).await;
-    story.calls.take();
-    story.wait(3600).await;
-    assert_eq!(asked(story), Asked::new());
+/// Asserts that an hour of resyncs causes no request.
+async fn assert_costs_nothing(scenario: &Scenario) {
+    scenario.wait(60).await;
+    scenario.calls.take();
+    scenario.wait(3600).await;
+    assert_eq!(take_requests(scenario), Requests::new());
 }
 
 #[test]
-fn a_restart_of_the_operator_costs_its_first_lists_and_nothing_else() {
-    tell(async {
-        let mut story = settled().await;
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_phase("web", "Running").await;
-        story.wait(3).await;
-        story.stop_operator().await;
-        story.calls.take();
-        story.start_operator();
-        story.wait(5).await;
-        let asked = asked(&story);
-        assert_eq!(asked.len(), 12, "{asked:?}");
-        for (what, count) in asked {
+fn a_restart_of_the_operator_costs_the_initial_lists_only() {
+    run_scenario(async {
+        let mut scenario = settled().await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(3).await;
+        scenario.stop_operator().await;
+        scenario.calls.take();
+        scenario.start_operator();
+        scenario.wait(5).await;
+        let requests = take_requests(&scenario);
+        assert_eq!(requests.len(), 12, "{requests:?}");
+        for (what, count) in requests {
             assert!(what.starts_with("list ") && count == 1, "{what}: {count}");
         }
     });
 }
 
 #[test]
-fn a_deletion_costs_one_request_for_each_object_and_two_to_tell() {
-    tell(async {
-        let story = settled().await;
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_phase("web", "Running").await;
-        story.wait(3).await;
-        story.calls.take();
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.wait(3).await;
+fn a_deletion_costs_one_request_per_object_and_two_status_writes() {
+    run_scenario(async {
+        let scenario = settled().await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(3).await;
+        scenario.calls.take();
+        scenario.delete("Machine", "web").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario.wait(3).await;
         let counts = expected([
             ("delete virtualmachines", 1),
-            // What is waited for: the VirtualMachine and its instance, then one of them.
+            // The status reports what the deletion waits for: VirtualMachine and instance, then one of
+            // them.
             ("patch machines/status", 2),
-            // That nobody uses the disk is not known without a live read.
+            // Only a live read shows that the disk is unused.
             ("list virtualmachines", 1),
             ("list virtualmachineinstances", 1),
             ("delete persistentvolumeclaims", 1),
-            // Whether there is a Secret to delete is not known without a look.
+            // Only a live read shows whether there is a Secret to delete.
             ("get secrets", 1),
             ("patch machines", 1),
             ("create events", 1),
         ]);
-        assert_eq!(asked(&story), counts);
+        assert_eq!(take_requests(&scenario), counts);
     });
 }

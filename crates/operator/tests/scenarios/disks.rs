@@ -1,12 +1,12 @@
-//! How disks come, grow and go.
+//! Lifecycle of disks.
 
 use sandbox::{Component, Setup, faults::Faults};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::{tell, tell_alone},
-    story::{Story, condition},
+    runner::{run_scenario, run_scenario_alone},
+    scenario::{Scenario, condition},
 };
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -38,16 +38,16 @@ fn failing(faults: &str) -> impl FnOnce(&mut Setup) {
     move |setup| setup.faults = faults
 }
 
-async fn running(spec: Value) -> Story {
-    let story = Story::begin().await;
-    story.machine("web", spec).await;
-    story.until_phase("web", "Running").await;
-    story
+async fn running(spec: Value) -> Scenario {
+    let scenario = Scenario::start().await;
+    scenario.create_machine("web", spec).await;
+    scenario.until_phase("web", "Running").await;
+    scenario
 }
 
-/// Waits until the guest has a disk, or has it no more.
-async fn until_plugged(story: &Story, disk: &str, plugged: bool) -> Value {
-    story
+/// Waits until a disk is attached to the guest, or detached.
+async fn until_plugged(scenario: &Scenario, disk: &str, plugged: bool) -> Value {
+    scenario
         .until("VirtualMachineInstance", "web", |instance| {
             let volume = volume(instance, disk);
             if plugged {
@@ -61,39 +61,39 @@ async fn until_plugged(story: &Story, disk: &str, plugged: bool) -> Value {
         .await
 }
 
-async fn restart(story: &Story) {
-    let before = story.get("VirtualMachineInstance", "web").await;
-    let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
-    story.change("web", asked).await;
-    story
+async fn restart(scenario: &Scenario) {
+    let before = scenario.get("VirtualMachineInstance", "web").await;
+    let requested = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
+    scenario.patch_spec("web", requested).await;
+    scenario
         .until("VirtualMachineInstance", "web", |instance| {
             instance["metadata"]["uid"] != before["metadata"]["uid"]
                 && instance["status"]["phase"] == "Running"
         })
         .await;
-    story.until_phase("web", "Running").await;
+    scenario.until_phase("web", "Running").await;
 }
 
 #[test]
 fn a_new_disk_is_plugged_into_a_running_guest() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
-        let before = story.get("VirtualMachineInstance", "web").await;
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small" })).await;
+        let before = scenario.get("VirtualMachineInstance", "web").await;
 
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        story.change("web", json!({ "disks": disks })).await;
-        let after = until_plugged(&story, "data", true).await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        let after = until_plugged(&scenario, "data", true).await;
 
         assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
-        let vm = story.get("VirtualMachine", "web").await;
+        let vm = scenario.get("VirtualMachine", "web").await;
         assert_eq!(
             vm["spec"]["template"]["spec"]["volumes"][1],
             json!({ "name": "data", "persistentVolumeClaim": {
             "claimName": "web-data", "hotpluggable": true,
         } })
         );
-        story.wait(10).await;
-        let machine = story.get("Machine", "web").await;
+        scenario.wait(10).await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
         assert_eq!(condition(&machine, "StorageReady")["status"], "True");
     });
@@ -101,19 +101,19 @@ fn a_new_disk_is_plugged_into_a_running_guest() {
 
 #[test]
 fn a_disk_on_a_bus_without_hot_plug_waits_for_a_restart() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small" })).await;
         let disks = json!([{ "name": "data", "size": "5Gi", "bus": "sata" }]);
-        story.change("web", json!({ "disks": disks })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        scenario
             .until_condition("web", "RestartRequired", "True")
             .await;
-        let instance = story.get("VirtualMachineInstance", "web").await;
+        let instance = scenario.get("VirtualMachineInstance", "web").await;
         assert!(volume(&instance, "data").is_null());
 
-        restart(&story).await;
-        until_plugged(&story, "data", true).await;
-        story
+        restart(&scenario).await;
+        until_plugged(&scenario, "data", true).await;
+        scenario
             .until_condition("web", "RestartRequired", "False")
             .await;
     });
@@ -121,137 +121,147 @@ fn a_disk_on_a_bus_without_hot_plug_waits_for_a_restart() {
 
 #[test]
 fn a_disk_grows_while_the_guest_runs() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small" })).await;
         let disks = json!([{ "name": "root", "size": "30Gi" }]);
-        story.change("web", json!({ "disks": disks })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-root", |claim| {
                 claim["status"]["capacity"]["storage"] == "30Gi"
             })
             .await;
-        story.wait(5).await;
-        let events = story.events("web").await;
+        scenario.wait(5).await;
+        let events = scenario.events("web").await;
         let grown = (
             "DiskResized".to_owned(),
             "Growing disk root from 20Gi to 30Gi".to_owned(),
         );
         assert!(events.contains(&grown), "{events:?}");
-        let machine = story.get("Machine", "web").await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
     });
 }
 
 #[test]
-fn a_disk_that_may_not_grow_says_so_until_its_class_lets_it() {
-    tell_alone(&[], async {
+fn a_disk_that_cannot_be_expanded_is_reported_until_its_class_allows_it() {
+    run_scenario_alone(&[], async {
         let disk = |size: &str| json!([{ "name": "root", "size": size, "storageClass": "fixed" }]);
-        let story = running(json!({ "template": "small", "disks": disk("20Gi") })).await;
-        let before = story.get("VirtualMachine", "web").await;
+        let scenario = running(json!({ "template": "small", "disks": disk("20Gi") })).await;
+        let before = scenario.get("VirtualMachine", "web").await;
 
-        story.change("web", json!({ "disks": disk("30Gi") })).await;
-        let storage = story.until_condition("web", "StorageReady", "False").await;
+        scenario
+            .patch_spec("web", json!({ "disks": disk("30Gi") }))
+            .await;
+        let storage = scenario
+            .until_condition("web", "StorageReady", "False")
+            .await;
         let message = storage["message"].as_str().unwrap();
         assert!(message.contains("\"fixed\" does not allow it"), "{message}");
-        let machine = story.get("Machine", "web").await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(machine["status"]["phase"], "Running");
-        let after = story.get("VirtualMachine", "web").await;
+        let after = scenario.get("VirtualMachine", "web").await;
         assert_eq!(
             before["metadata"]["generation"],
             after["metadata"]["generation"]
         );
 
         let allowed = json!({ "allowVolumeExpansion": true });
-        story.patch("StorageClass", "fixed", allowed).await;
-        story
+        scenario.patch("StorageClass", "fixed", allowed).await;
+        scenario
             .until("PersistentVolumeClaim", "web-root", |claim| {
                 claim["status"]["capacity"]["storage"] == "30Gi"
             })
             .await;
-        story.until_condition("web", "StorageReady", "True").await;
+        scenario
+            .until_condition("web", "StorageReady", "True")
+            .await;
     });
 }
 
 #[test]
-fn a_disk_that_is_removed_is_detached_and_its_claim_kept() {
-    tell(async {
+fn a_removed_disk_is_detached_and_its_claim_is_kept() {
+    run_scenario(async {
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        let story = running(json!({ "template": "small", "disks": disks })).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        let scenario = running(json!({ "template": "small", "disks": disks })).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
 
-        story.change("web", json!({ "disks": null })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
             .until("VirtualMachine", "web", |vm| !has_volume(vm, "data"))
             .await;
-        // The guest was started with it.
-        story
+        // The disk was attached when the guest started.
+        scenario
             .until_condition("web", "RestartRequired", "True")
             .await;
-        restart(&story).await;
-        until_plugged(&story, "data", false).await;
-        story.wait(10).await;
-        let kept = story.get("PersistentVolumeClaim", "web-data").await;
+        restart(&scenario).await;
+        until_plugged(&scenario, "data", false).await;
+        scenario.wait(10).await;
+        let kept = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert_eq!(claim["metadata"]["uid"], kept["metadata"]["uid"]);
         assert!(kept["metadata"]["deletionTimestamp"].is_null());
     });
 }
 
 #[test]
-fn a_disk_that_was_removed_is_found_again_with_its_content() {
-    tell(async {
+fn a_removed_disk_can_be_attached_again_with_its_content() {
+    run_scenario(async {
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        let story = running(json!({ "template": "small" })).await;
-        story.change("web", json!({ "disks": disks })).await;
-        until_plugged(&story, "data", true).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
-        story.change("web", json!({ "disks": null })).await;
-        until_plugged(&story, "data", false).await;
+        let scenario = running(json!({ "template": "small" })).await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        until_plugged(&scenario, "data", true).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        until_plugged(&scenario, "data", false).await;
 
-        story.change("web", json!({ "disks": disks })).await;
-        until_plugged(&story, "data", true).await;
-        let again = story.get("PersistentVolumeClaim", "web-data").await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        until_plugged(&scenario, "data", true).await;
+        let again = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert_eq!(claim["metadata"]["uid"], again["metadata"]["uid"]);
     });
 }
 
 #[test]
-fn with_the_policy_delete_a_removed_disk_goes_once_the_guest_has_let_go_of_it() {
-    tell(async {
+fn with_the_policy_delete_a_removed_disk_is_deleted_once_detached() {
+    run_scenario(async {
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
         let spec = json!({ "template": "small", "disks": disks, "deletionPolicy": "Delete" });
-        let story = running(spec).await;
+        let scenario = running(spec).await;
 
-        story.change("web", json!({ "disks": null })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
             .until_condition("web", "RestartRequired", "True")
             .await;
-        story.wait(10).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        scenario.wait(10).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert!(claim["metadata"]["deletionTimestamp"].is_null(), "in use");
 
-        restart(&story).await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
-        assert!(story.was_told("web", "DiskDeleted").await);
-        let root = story.get("PersistentVolumeClaim", "web-root").await;
+        restart(&scenario).await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
+        assert!(scenario.has_event("web", "DiskDeleted").await);
+        let root = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert!(root["metadata"]["deletionTimestamp"].is_null());
     });
 }
 
 #[test]
 fn with_the_policy_delete_a_plugged_disk_is_unplugged_and_then_deleted() {
-    tell(async {
-        let story = running(json!({ "template": "small", "deletionPolicy": "Delete" })).await;
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small", "deletionPolicy": "Delete" })).await;
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        story.change("web", json!({ "disks": disks })).await;
-        let before = until_plugged(&story, "data", true).await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        let before = until_plugged(&scenario, "data", true).await;
 
-        story.change("web", json!({ "disks": null })).await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
-        let after = story.get("VirtualMachineInstance", "web").await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
+        let after = scenario.get("VirtualMachineInstance", "web").await;
         assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
         assert!(volume(&after, "data").is_null());
-        story
+        scenario
             .until_condition("web", "RestartRequired", "False")
             .await;
     });
@@ -259,17 +269,17 @@ fn with_the_policy_delete_a_plugged_disk_is_unplugged_and_then_deleted() {
 
 #[test]
 fn with_the_policy_retain_a_removed_disk_is_kept() {
-    tell(async {
+    run_scenario(async {
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
         let spec = json!({ "template": "small", "disks": disks, "deletionPolicy": "Retain" });
-        let story = running(spec).await;
-        story.change("web", json!({ "disks": null })).await;
-        story
+        let scenario = running(spec).await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
             .until("VirtualMachine", "web", |vm| !has_volume(vm, "data"))
             .await;
-        restart(&story).await;
-        story.wait(10).await;
-        story.get("PersistentVolumeClaim", "web-data").await;
+        restart(&scenario).await;
+        scenario.wait(10).await;
+        scenario.get("PersistentVolumeClaim", "web-data").await;
     });
 }
 
@@ -280,15 +290,15 @@ fn filled() -> Value {
 
 #[test]
 fn a_disk_with_a_source_is_filled_before_the_guest_starts() {
-    tell(async {
-        let story = running(filled()).await;
-        let volume = story.get("DataVolume", "web-root").await;
+    run_scenario(async {
+        let scenario = running(filled()).await;
+        let volume = scenario.get("DataVolume", "web-root").await;
         assert_eq!(volume["status"]["phase"], "Succeeded");
         assert_eq!(
             volume["spec"]["source"]["http"]["url"],
             "https://images.example/debian.qcow2"
         );
-        let vm = story.get("VirtualMachine", "web").await;
+        let vm = scenario.get("VirtualMachine", "web").await;
         assert_eq!(
             vm["spec"]["template"]["spec"]["volumes"][0]["dataVolume"]["name"],
             "web-root"
@@ -297,8 +307,8 @@ fn a_disk_with_a_source_is_filled_before_the_guest_starts() {
         let grown = json!([{ "name": "root", "size": "30Gi", "source": {
         "http": { "url": "https://images.example/debian.qcow2" },
     } }]);
-        story.change("web", json!({ "disks": grown })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": grown })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-root", |claim| {
                 claim["status"]["capacity"]["storage"] == "30Gi"
             })
@@ -307,12 +317,12 @@ fn a_disk_with_a_source_is_filled_before_the_guest_starts() {
 }
 
 #[test]
-fn a_source_that_cannot_be_read_is_told_and_tried_again() {
-    tell_alone(&[], async {
+fn an_unreadable_source_is_reported_and_retried() {
+    run_scenario_alone(&[], async {
         let fault = "[{ kind: DataVolume, name: web-root, fault: ImportFailed, times: 2 }]";
-        let story = Story::begin_with(failing(fault)).await;
-        story.machine("web", filled()).await;
-        let machine = story
+        let scenario = Scenario::start_with(failing(fault)).await;
+        scenario.create_machine("web", filled()).await;
+        let machine = scenario
             .until("Machine", "web", |machine| {
                 let storage = condition(machine, "StorageReady");
                 let message = storage["message"].as_str().unwrap_or_default();
@@ -324,33 +334,35 @@ fn a_source_that_cannot_be_read_is_told_and_tried_again() {
         let words = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(words.contains("Unable to process data"), "{words}");
 
-        story.until_phase("web", "Running").await;
-        story.until_condition("web", "StorageReady", "True").await;
-        story.wait(1).await;
-        let reasons = story.reasons("web").await;
+        scenario.until_phase("web", "Running").await;
+        scenario
+            .until_condition("web", "StorageReady", "True")
+            .await;
+        scenario.wait(1).await;
+        let reasons = scenario.reasons("web").await;
         let failed = reasons.iter().filter(|reason| *reason == "ImportFailed");
         assert_eq!(failed.count(), 1, "{reasons:?}");
     });
 }
 
 #[test]
-fn a_clone_source_that_does_not_exist_is_the_reason_until_it_is_created() {
-    tell(async {
-        let story = Story::begin().await;
+fn a_missing_clone_source_is_the_reason_until_it_is_created() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
         let source = json!({ "pvc": { "name": "gold" } });
         let spec = json!({
             "template": "small", "disks": [{ "name": "root", "boot": true, "source": source }],
         });
-        story.machine("web", spec).await;
-        let machine = story.until_reason("web", "SourceNotFound").await;
+        scenario.create_machine("web", spec).await;
+        let machine = scenario.until_reason("web", "SourceNotFound").await;
         assert_eq!(machine["status"]["phase"], "Creating");
         let words = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(
             words.contains("The source pvc gold doesn't exist"),
             "{words}"
         );
-        story.wait(1).await;
-        let reasons = story.reasons("web").await;
+        scenario.wait(1).await;
+        let reasons = scenario.reasons("web").await;
         assert!(
             reasons.contains(&"SourceNotFound".to_owned()),
             "{reasons:?}"
@@ -363,98 +375,104 @@ fn a_clone_source_that_does_not_exist_is_the_reason_until_it_is_created() {
                 "resources": { "requests": { "storage": "10Gi" } },
             },
         });
-        story.create("PersistentVolumeClaim", claim).await;
-        story.until_condition("web", "Ready", "True").await;
+        scenario.create("PersistentVolumeClaim", claim).await;
+        scenario.until_condition("web", "Ready", "True").await;
     });
 }
 
 #[test]
 fn a_disk_with_a_source_waits_for_cdi() {
-    tell_alone(&[], async {
-        let story = Story::begin_with(|setup| {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start_with(|setup| {
             setup.without.insert(Component::Cdi);
         })
         .await;
-        story.machine("web", filled()).await;
-        let storage = story.until_condition("web", "StorageReady", "False").await;
+        scenario.create_machine("web", filled()).await;
+        let storage = scenario
+            .until_condition("web", "StorageReady", "False")
+            .await;
         let message = storage["message"].as_str().unwrap();
         assert!(message.contains("CDI"), "{message}");
-        assert!(story.find("VirtualMachine", "web").await.is_none());
-        // Others do not need it.
-        story.machine("plain", json!({ "template": "small" })).await;
-        story.until_phase("plain", "Running").await;
+        assert!(scenario.find("VirtualMachine", "web").await.is_none());
+        // Machines without a source do not need CDI.
+        scenario
+            .create_machine("plain", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("plain", "Running").await;
 
-        story.install(Component::Cdi).await;
-        story.until_phase("web", "Running").await;
+        scenario.install(Component::Cdi).await;
+        scenario.until_phase("web", "Running").await;
     });
 }
 
 #[test]
-fn a_missing_storage_class_holds_a_machine_until_it_is_there() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+fn a_machine_waits_for_a_missing_storage_class() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         let disks = json!([{ "name": "root", "storageClass": "fast" }]);
         let spec = json!({ "template": "small", "disks": disks });
-        story.machine("web", spec).await;
-        let machine = story.until_phase("web", "Failed").await;
+        scenario.create_machine("web", spec).await;
+        let machine = scenario.until_phase("web", "Failed").await;
         assert_eq!(
             condition(&machine, "Ready")["reason"],
             "StorageClassNotFound"
         );
         let message = condition(&machine, "StorageReady")["message"].as_str();
         assert!(message.unwrap().contains("\"fast\""), "{message:?}");
-        story.wait(3600).await;
+        scenario.wait(3600).await;
 
-        story.give(storage_class("fast", &json!({}))).await;
+        scenario
+            .apply_object(storage_class("fast", &json!({})))
+            .await;
         let created = Instant::now();
-        story.until("VirtualMachine", "web", |_| true).await;
-        assert!(created.elapsed() < story.ground.patience_of(2));
-        story.until_phase("web", "Running").await;
-        let claim = story.get("PersistentVolumeClaim", "web-root").await;
+        scenario.until("VirtualMachine", "web", |_| true).await;
+        assert!(created.elapsed() < scenario.cluster.timeout_of(2));
+        scenario.until_phase("web", "Running").await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(claim["spec"]["storageClassName"], "fast");
     });
 }
 
 #[test]
-fn another_default_class_is_for_new_disks_only() {
-    tell_alone(&[], async {
-        let story = running(json!({ "template": "small" })).await;
-        let before = story.get("PersistentVolumeClaim", "web-root").await;
+fn a_new_default_storage_class_applies_to_new_disks_only() {
+    run_scenario_alone(&[], async {
+        let scenario = running(json!({ "template": "small" })).await;
+        let before = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(before["spec"]["storageClassName"], "standard");
 
         let was = json!({ "metadata": { "annotations": { DEFAULT_CLASS: "false" } } });
-        story.patch("StorageClass", "standard", was).await;
-        story
-            .give(storage_class("fast", &json!({ DEFAULT_CLASS: "true" })))
+        scenario.patch("StorageClass", "standard", was).await;
+        scenario
+            .apply_object(storage_class("fast", &json!({ DEFAULT_CLASS: "true" })))
             .await;
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        story.change("web", json!({ "disks": disks })).await;
-        until_plugged(&story, "data", true).await;
-        let data = story.get("PersistentVolumeClaim", "web-data").await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        until_plugged(&scenario, "data", true).await;
+        let data = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert_eq!(data["spec"]["storageClassName"], "fast");
-        let after = story.get("PersistentVolumeClaim", "web-root").await;
+        let after = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(
             before["metadata"]["resourceVersion"],
             after["metadata"]["resourceVersion"]
         );
-        let machine = story.get("Machine", "web").await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
     });
 }
 
 #[test]
-fn a_class_may_go_once_its_disks_are_bound() {
-    tell_alone(&[], async {
-        let story = running(json!({ "template": "small" })).await;
-        story.delete("StorageClass", "standard").await;
-        story.until_gone("StorageClass", "standard").await;
-        story.wait(10).await;
-        let machine = story.get("Machine", "web").await;
+fn a_storage_class_can_be_deleted_once_its_disks_are_bound() {
+    run_scenario_alone(&[], async {
+        let scenario = running(json!({ "template": "small" })).await;
+        scenario.delete("StorageClass", "standard").await;
+        scenario.until_gone("StorageClass", "standard").await;
+        scenario.wait(10).await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         assert_eq!(condition(&machine, "SpecValid")["status"], "True");
 
-        story.change("web", json!({ "memory": "3Gi" })).await;
-        story
+        scenario.patch_spec("web", json!({ "memory": "3Gi" })).await;
+        scenario
             .until("Machine", "web", |machine| {
                 machine["status"]["requestedMemory"] == "3Gi"
             })
@@ -463,31 +481,39 @@ fn a_class_may_go_once_its_disks_are_bound() {
 }
 
 #[test]
-fn a_class_that_waits_for_its_first_consumer_gets_one() {
-    tell(async {
+fn a_class_with_wait_for_first_consumer_gets_a_consumer() {
+    run_scenario(async {
         let disks = json!([{ "name": "root", "storageClass": "local" }]);
-        let story = running(json!({ "template": "small", "disks": disks })).await;
-        let claim = story.get("PersistentVolumeClaim", "web-root").await;
+        let scenario = running(json!({ "template": "small", "disks": disks })).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(claim["status"]["phase"], "Bound");
-        story.until_condition("web", "StorageReady", "True").await;
+        scenario
+            .until_condition("web", "StorageReady", "True")
+            .await;
     });
 }
 
 #[test]
-fn a_disk_that_is_not_provided_is_named_until_it_is() {
-    tell_alone(&[], async {
+fn an_unprovisioned_disk_is_named_until_it_is_bound() {
+    run_scenario_alone(&[], async {
         let fault = "[{ kind: PersistentVolumeClaim, name: web-root, fault: ProvisioningFailed, times: 12 }]";
-        let story = Story::begin_with(failing(fault)).await;
-        story.machine("web", json!({ "template": "small" })).await;
-        let storage = story.until_condition("web", "StorageReady", "False").await;
+        let scenario = Scenario::start_with(failing(fault)).await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        let storage = scenario
+            .until_condition("web", "StorageReady", "False")
+            .await;
         assert_eq!(storage["reason"], "PVCPending");
         let message = storage["message"].as_str().unwrap();
         assert!(message.contains("web-root"), "{message}");
-        story.wait(10).await;
-        let machine = story.get("Machine", "web").await;
+        scenario.wait(10).await;
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(machine["status"]["phase"], "Creating");
 
-        story.until_phase("web", "Running").await;
-        story.until_condition("web", "StorageReady", "True").await;
+        scenario.until_phase("web", "Running").await;
+        scenario
+            .until_condition("web", "StorageReady", "True")
+            .await;
     });
 }

@@ -1,4 +1,4 @@
-//! Objects that are as large as an API server stores them, and guests that report what they like.
+//! Objects of the maximum size, and guests that report arbitrary data.
 
 use std::{
     sync::{
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
-    story::{Story, condition},
+    runner::{run_scenario, run_scenario_in_sandbox},
+    scenario::{Scenario, condition},
 };
 
 fn addresses(count: u32) -> Value {
@@ -26,17 +26,19 @@ fn addresses(count: u32) -> Value {
 }
 
 #[test]
-fn a_guest_that_reports_sixty_thousand_addresses_keeps_nobody_waiting() {
-    tell(async {
-        let story = Story::begin().await;
-        story.machine("loud", json!({ "template": "small" })).await;
-        story.until_phase("loud", "Running").await;
+fn a_guest_with_sixty_thousand_addresses_does_not_delay_others() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        scenario
+            .create_machine("loud", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("loud", "Running").await;
         let interfaces = json!([{ "name": "default", "ipAddresses": addresses(60_000) }]);
         let reported = json!({ "status": { "interfaces": interfaces } });
-        story
+        scenario
             .patch("VirtualMachineInstance", "loud", reported)
             .await;
-        let machine = story
+        let machine = scenario
             .until("Machine", "loud", |machine| {
                 let shown = machine["status"]["ipAddresses"].as_array();
                 shown.is_some_and(|shown| shown.len() > 1)
@@ -46,107 +48,111 @@ fn a_guest_that_reports_sixty_thousand_addresses_keeps_nobody_waiting() {
         assert_eq!(shown.len(), 64);
         let message = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(message.contains("more than 64 IP addresses"), "{message}");
-        story.machine("quiet", json!({ "template": "small" })).await;
-        story.until_phase("quiet", "Running").await;
+        scenario
+            .create_machine("quiet", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("quiet", "Running").await;
     });
 }
 
 #[test]
-fn a_reconcile_that_computes_for_too_long_is_counted() {
-    tell(async {
-        let mut story = Story::without_operator().await;
+fn a_slow_reconcile_is_counted() {
+    run_scenario(async {
+        let mut scenario = Scenario::without_operator().await;
         let readings = AtomicU32::new(0);
         let start = Instant::now();
-        // Each reading is 30 ms after the last: a reconcile takes one of them.
-        story.start_operator_as(|operator| {
+        // Each clock reading is 30 ms after the last: a reconcile takes 30 ms.
+        scenario.start_changed_operator(|operator| {
             operator.stopwatch = Arc::new(move || {
                 start + Duration::from_millis(30) * readings.fetch_add(1, Ordering::Relaxed)
             });
         });
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_phase("web", "Running").await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("web", "Running").await;
         let slow = "slow_reconciliations_total{controller=\"Machine\"}";
-        assert_eq!(story.figure(slow), None, "30 ms are not slow");
-        story.stop_operator().await;
+        assert_eq!(scenario.metric(slow), None, "30 ms are not slow");
+        scenario.stop_operator().await;
 
         let readings = AtomicU32::new(0);
-        story.start_operator_as(|operator| {
+        scenario.start_changed_operator(|operator| {
             operator.stopwatch = Arc::new(move || {
                 start + Duration::from_millis(60) * readings.fetch_add(1, Ordering::Relaxed)
             });
         });
-        story
-            .change("web", json!({ "powerState": "Stopped" }))
+        scenario
+            .patch_spec("web", json!({ "powerState": "Stopped" }))
             .await;
-        story.until_phase("web", "Stopped").await;
-        assert!(story.figure(slow) > Some(0.0));
+        scenario.until_phase("web", "Stopped").await;
+        assert!(scenario.metric(slow) > Some(0.0));
     });
 }
 
 #[test]
 fn large_user_data_reaches_the_guest_and_so_does_a_change_of_it() {
-    tell(async {
-        let mut story = Story::begin().await;
+    run_scenario(async {
+        let mut scenario = Scenario::start().await;
         let data = |word: &str| format!("#cloud-config\n# {}", word.repeat(60_000));
         let stored = |secret: &Value| {
             let stored = STANDARD.decode(secret["data"]["userdata"].as_str().unwrap());
             String::from_utf8(stored.unwrap()).unwrap()
         };
         let spec = json!({ "template": "small", "cloudInit": { "userData": data("first ") } });
-        story.machine("web", spec).await;
-        story.until_phase("web", "Running").await;
-        let secret = story.get("Secret", "web-cloud-init").await;
+        scenario.create_machine("web", spec).await;
+        scenario.until_phase("web", "Running").await;
+        let secret = scenario.get("Secret", "web-cloud-init").await;
         assert_eq!(stored(&secret), data("first "));
 
-        // The next operator has nothing to write, and reads nothing to know that.
-        story.stop_operator().await;
-        story.calls.take();
-        story.start_operator();
-        story.wait(5).await;
-        assert_eq!(story.writes(""), 0);
+        // The next operator writes nothing, and needs no reads to know that.
+        scenario.stop_operator().await;
+        scenario.calls.take();
+        scenario.start_operator();
+        scenario.wait(5).await;
+        assert_eq!(scenario.writes(""), 0);
 
         let changed = json!({ "cloudInit": { "userData": data("second ") } });
-        story.change("web", changed).await;
-        story
+        scenario.patch_spec("web", changed).await;
+        scenario
             .until_condition("web", "RestartRequired", "True")
             .await;
-        let secret = story.get("Secret", "web-cloud-init").await;
+        let secret = scenario.get("Secret", "web-cloud-init").await;
         assert_eq!(stored(&secret), data("second "));
     });
 }
 
 #[test]
-fn a_copy_from_a_namespace_that_is_not_allowed_is_refused_until_it_is() {
-    tell(async {
-        let mut story = Story::begin().await;
+fn a_clone_from_another_namespace_is_refused_until_allowed() {
+    run_scenario(async {
+        let mut scenario = Scenario::start().await;
         let source = json!({ "pvc": { "name": "gold", "namespace": "elsewhere" } });
         let disk = json!({ "name": "root", "size": "1Gi", "source": source });
-        story
-            .machine("web", json!({ "template": "small", "disks": [disk] }))
+        scenario
+            .create_machine("web", json!({ "template": "small", "disks": [disk] }))
             .await;
-        let machine = story.until_reason("web", "InvalidSpec").await;
+        let machine = scenario.until_reason("web", "InvalidSpec").await;
         let message = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(
             message.contains("spec.disks[0].source.pvc.namespace")
                 && message.contains("CLONE_SOURCE_NAMESPACES"),
             "{message}"
         );
-        assert!(story.list("DataVolume").await.is_empty());
-        story.allow_clones_from("elsewhere").await;
-        story.stop_operator().await;
-        story.start_operator_with(|options| {
+        assert!(scenario.list("DataVolume").await.is_empty());
+        scenario.allow_clones_from("elsewhere").await;
+        scenario.stop_operator().await;
+        scenario.start_operator_with(|options| {
             options.clone_source_namespaces = ["elsewhere".to_owned()].into();
         });
-        story
+        scenario
             .until("DataVolume", "web-root", Value::is_object)
             .await;
     });
 }
 
 #[test]
-fn a_copy_that_cdi_refuses_to_the_operator_is_reported_until_the_operator_has_the_right() {
-    tell_in_sandbox("no CDI reviews who creates a DataVolume", async {
-        let mut story = Story::without_operator().await;
+fn a_clone_refused_by_cdi_is_reported_until_the_right_is_granted() {
+    run_scenario_in_sandbox("no CDI reviews who creates a DataVolume", async {
+        let mut scenario = Scenario::without_operator().await;
         let gold = "
 apiVersion: v1
 kind: Namespace
@@ -157,16 +163,16 @@ kind: PersistentVolumeClaim
 metadata: {name: gold, namespace: elsewhere}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
-        story.apply(gold).await;
-        story.start_operator_with(|options| {
+        scenario.apply(gold).await;
+        scenario.start_operator_with(|options| {
             options.clone_source_namespaces = ["elsewhere".to_owned()].into();
         });
         let source = json!({ "pvc": { "name": "gold", "namespace": "elsewhere" } });
         let disk = json!({ "name": "root", "size": "20Gi", "source": source });
-        story
-            .machine("web", json!({ "template": "small", "disks": [disk] }))
+        scenario
+            .create_machine("web", json!({ "template": "small", "disks": [disk] }))
             .await;
-        let machine = story
+        let machine = scenario
             .until("Machine", "web", |machine| {
                 condition(machine, "StorageReady")["status"] == "False"
                     && machine["status"]["phase"] == "Failed"
@@ -183,31 +189,31 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
         ] {
             assert!(message.contains(words), "{words:?} is not in {message:?}");
         }
-        assert!(story.list("DataVolume").await.is_empty());
+        assert!(scenario.list("DataVolume").await.is_empty());
 
-        story.allow_clones_from("elsewhere").await;
-        story.until_phase("web", "Running").await;
+        scenario.allow_clones_from("elsewhere").await;
+        scenario.until_phase("web", "Running").await;
     });
 }
 
 #[test]
 fn reserved_names_on_a_machine_do_not_reach_its_children() {
-    tell(async {
-        let story = Story::begin().await;
+    run_scenario(async {
+        let scenario = Scenario::start().await;
         let names: serde_json::Map<_, _> = api::labels::RESERVED
             .iter()
             .map(|name| ((*name).to_owned(), json!("forged")))
             .collect();
         let metadata = json!({ "name": "web", "labels": names, "annotations": names });
         let machine = json!({ "metadata": metadata, "spec": { "template": "small" } });
-        story.create("Machine", machine).await;
-        story.until_phase("web", "Running").await;
+        scenario.create("Machine", machine).await;
+        scenario.until_phase("web", "Running").await;
         for (kind, name) in [
             ("VirtualMachine", "web"),
             ("VirtualMachineInstance", "web"),
             ("PersistentVolumeClaim", "web-root"),
         ] {
-            let child = story.get(kind, name).await;
+            let child = scenario.get(kind, name).await;
             assert!(!child.to_string().contains("forged"), "{kind}: {child}");
         }
     });

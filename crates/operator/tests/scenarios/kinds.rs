@@ -1,9 +1,9 @@
-//! The kinds that stories are about.
+//! Kinds that scenarios read and write.
 
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-/// How the API server serves a kind.
+/// Group, version and plural of a kind.
 pub(crate) fn resource(kind: &str) -> ApiResource {
     let (group, version, plural) = match kind {
         "Machine" => ("vitistack.io", "v1alpha1", "machines"),
@@ -37,13 +37,12 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
             "v1",
             "validatingwebhookconfigurations",
         ),
-        kind => panic!("stories know no {kind}"),
+        kind => panic!("unknown kind {kind}: add it to kinds.rs"),
     };
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// Whether objects of a kind are in no namespace.
-pub(crate) fn is_of_the_cluster(kind: &str) -> bool {
+pub(crate) fn is_cluster_scoped(kind: &str) -> bool {
     matches!(
         kind,
         "MachineClass"
@@ -57,7 +56,7 @@ pub(crate) fn is_of_the_cluster(kind: &str) -> bool {
     )
 }
 
-/// A definition of a kind that takes everything.
+/// CustomResourceDefinition of a kind, without validation.
 pub(crate) fn without_schema(kind: &str) -> Value {
     let resource = resource(kind);
     json!({

@@ -1,9 +1,9 @@
-//! Stories of users and their Machines.
+//! Scenarios of users and their Machines.
 //!
-//! By default each runs on a sandbox of its own, on paused time. With `KUBECONFIG_E2E` the same
-//! stories run on that cluster in real time, each in a namespace of its own, with the sandbox's actors
-//! beside it. A story that needs a whole cluster has a kube-apiserver of its own then, which e2e/run
-//! starts; one that neither can show is skipped, and counted so.
+//! By default each runs on a sandbox of its own in virtual time. With `KUBECONFIG_E2E` the same
+//! scenarios run on that cluster in real time, each in a namespace of its own, with the sandbox's actors
+//! beside it. A scenario that needs a whole cluster then has a kube-apiserver of its own, which e2e/run
+//! starts; a scenario that neither supports is skipped, and counted as such.
 //!
 //! The operator runs with exactly the rights of config/rbac.
 #![allow(
@@ -12,37 +12,37 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../harness/lib.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
+mod harness;
 mod kinds;
 mod quota;
-mod record;
-#[path = "../stories/lib.rs"]
-#[allow(dead_code, reason = "each suite needs a part of it")]
-mod stories;
-mod story;
+mod recording;
+mod scenario;
 
 mod admission;
-mod birth;
-mod change;
 mod children;
 mod classes;
 mod costs;
+mod creation;
+mod data_loss;
+mod deletion;
 mod digests;
 mod disks;
-mod end;
 mod errors;
-mod figures;
+mod foreign_objects;
 mod health;
 mod hostile;
-mod loss;
+mod metrics;
 mod networks;
 mod orphans;
-mod ours;
 mod ownership;
 mod plan;
 mod power;
 mod process;
+mod spec_changes;
 
-use stories::{Suite, ground, line};
+use harness::{Suite, fault_injection, runner};
 
 const SUITE: Suite = Suite {
     account: (
@@ -50,7 +50,7 @@ const SUITE: Suite = Suite {
         "kubevirt-operator-controller-manager",
     ),
     setup: || sandbox::Setup {
-        definitions: stories::own_definitions(),
+        definitions: harness::own_definitions(),
         ..sandbox::Setup::seeded(1)
     },
     rights: &[

@@ -1,11 +1,11 @@
-//! Whose disks and VirtualMachines are, and who may delete them.
+//! Ownership of disks and VirtualMachines, and who may delete them.
 
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_with_controllers},
-    story::{Story, condition},
+    runner::{run_scenario, run_scenario_with_controllers},
+    scenario::{Scenario, condition},
 };
 
 const DISKS: [(&str, &str); 3] = [
@@ -21,16 +21,16 @@ fn with_both_kinds_of_disks() -> Value {
     })
 }
 
-async fn running(spec: Value) -> Story {
-    let story = Story::begin().await;
-    story.machine("web", spec).await;
-    story.until_phase("web", "Running").await;
-    story
+async fn running(spec: Value) -> Scenario {
+    let scenario = Scenario::start().await;
+    scenario.create_machine("web", spec).await;
+    scenario.until_phase("web", "Running").await;
+    scenario
 }
 
-/// Waits until the operator has acted on the spec as it is.
-async fn until_observed(story: &Story) {
-    story
+/// Waits until the operator has reconciled the current spec.
+async fn until_observed(scenario: &Scenario) {
+    scenario
         .until("Machine", "web", |machine| {
             machine["status"]["observedGeneration"] == machine["metadata"]["generation"]
         })
@@ -58,7 +58,7 @@ fn is_owned_by_machine(object: &Value) -> bool {
     owners.any(|owner| owner["kind"] == "Machine")
 }
 
-/// A VirtualMachine of somebody who uses a claim.
+/// Foreign VirtualMachine that uses a claim.
 fn user_of(name: &str, claim: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": {
         "runStrategy": "Halted",
@@ -70,40 +70,40 @@ fn user_of(name: &str, claim: &str) -> Value {
     } })
 }
 
-/// The Machine goes, and what was made for it stays and goes on.
-async fn everything_was_left(story: &Story, vm: &Value) {
-    story.until_gone("Machine", "web").await;
-    let left = story
+/// Asserts that the Machine is deleted and its children stay and run.
+async fn assert_children_kept(scenario: &Scenario, vm: &Value) {
+    scenario.until_gone("Machine", "web").await;
+    let left = scenario
         .until("VirtualMachine", "web", |vm| !is_owned_by_machine(vm))
         .await;
-    story.wait(5).await;
-    let left_later = story.get("VirtualMachine", "web").await;
+    scenario.wait(5).await;
+    let left_later = scenario.get("VirtualMachine", "web").await;
     for found in [&left, &left_later] {
         assert_eq!(found["metadata"]["uid"], vm["metadata"]["uid"]);
         assert!(found["metadata"]["deletionTimestamp"].is_null());
     }
-    let instance = story.get("VirtualMachineInstance", "web").await;
+    let instance = scenario.get("VirtualMachineInstance", "web").await;
     assert!(instance["metadata"]["deletionTimestamp"].is_null());
     for (kind, name) in DISKS {
-        let disk = story.get(kind, name).await;
+        let disk = scenario.get(kind, name).await;
         assert!(disk["metadata"]["deletionTimestamp"].is_null(), "{name}");
         assert_eq!(disk["metadata"]["labels"]["vitistack.io/retained"], "true");
     }
-    assert!(story.was_told("web", "Orphaned").await);
+    assert!(scenario.has_event("web", "Orphaned").await);
 }
 
 #[test]
-fn disks_have_no_owner_but_those_of_cdi_whatever_the_policy() {
-    tell(async {
+fn disks_are_never_owned_by_the_machine_whatever_the_policy() {
+    run_scenario(async {
         for policy in [json!(null), json!("Delete"), json!("Retain")] {
             let mut spec = with_both_kinds_of_disks();
             if !policy.is_null() {
                 spec["deletionPolicy"] = policy;
             }
-            let story = running(spec).await;
-            let machine = story.get("Machine", "web").await;
+            let scenario = running(spec).await;
+            let machine = scenario.get("Machine", "web").await;
             for (kind, name) in DISKS {
-                let disk = story.get(kind, name).await;
+                let disk = scenario.get(kind, name).await;
                 assert!(!is_owned_by_machine(&disk), "{kind} {name}");
                 let recorded = &disk["metadata"]["annotations"]["vitistack.io/machine-uid"];
                 assert_eq!(*recorded, machine["metadata"]["uid"]);
@@ -113,12 +113,12 @@ fn disks_have_no_owner_but_those_of_cdi_whatever_the_policy() {
 }
 
 #[test]
-fn disks_of_earlier_versions_lose_their_owner_without_a_restart() {
-    tell(async {
-        let mut story = running(with_both_kinds_of_disks()).await;
-        let machine = story.get("Machine", "web").await;
-        let instance = story.get("VirtualMachineInstance", "web").await;
-        story.stop_operator().await;
+fn disks_of_earlier_versions_lose_their_owner_reference_without_a_restart() {
+    run_scenario(async {
+        let mut scenario = running(with_both_kinds_of_disks()).await;
+        let machine = scenario.get("Machine", "web").await;
+        let instance = scenario.get("VirtualMachineInstance", "web").await;
+        scenario.stop_operator().await;
         let owner = json!([{ "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web",
             "uid": machine["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true }]);
         let patch = json!({ "metadata": { "ownerReferences": owner } });
@@ -127,41 +127,45 @@ fn disks_of_earlier_versions_lose_their_owner_without_a_restart() {
             ("DataVolume", "web-data"),
         ];
         for (kind, name) in earlier {
-            story.patch(kind, name, patch.clone()).await;
+            scenario.patch(kind, name, patch.clone()).await;
         }
-        // It does not matter whether the Machine resolves.
-        story.change("web", json!({ "template": "gigantic" })).await;
-        story.start_operator();
+        // The Machine need not resolve.
+        scenario
+            .patch_spec("web", json!({ "template": "gigantic" }))
+            .await;
+        scenario.start_operator();
         for (kind, name) in earlier {
-            story
+            scenario
                 .until(kind, name, |disk| !is_owned_by_machine(disk))
                 .await;
         }
-        story.change("web", json!({ "template": "small" })).await;
-        story.until_condition("web", "Ready", "True").await;
-        let same = story.get("VirtualMachineInstance", "web").await;
+        scenario
+            .patch_spec("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_condition("web", "Ready", "True").await;
+        let same = scenario.get("VirtualMachineInstance", "web").await;
         assert_eq!(same["metadata"]["uid"], instance["metadata"]["uid"]);
     });
 }
 
 #[test]
-fn a_policy_that_was_set_while_the_operator_was_down_is_honoured() {
-    tell_with_controllers(async {
-        let mut story = running(with_both_kinds_of_disks()).await;
-        story.stop_operator().await;
-        story
-            .change("web", json!({ "deletionPolicy": "Retain" }))
+fn a_policy_set_while_the_operator_is_down_is_honoured() {
+    run_scenario_with_controllers(async {
+        let mut scenario = running(with_both_kinds_of_disks()).await;
+        scenario.stop_operator().await;
+        scenario
+            .patch_spec("web", json!({ "deletionPolicy": "Retain" }))
             .await;
-        story
+        scenario
             .delete_with("Machine", "web", DeleteParams::foreground())
             .await;
-        story.wait(5).await;
-        story.start_operator();
-        story.until_gone("Machine", "web").await;
-        story.until_gone("VirtualMachine", "web").await;
-        story.wait(5).await;
+        scenario.wait(5).await;
+        scenario.start_operator();
+        scenario.until_gone("Machine", "web").await;
+        scenario.until_gone("VirtualMachine", "web").await;
+        scenario.wait(5).await;
         for (kind, name) in DISKS {
-            let disk = story.get(kind, name).await;
+            let disk = scenario.get(kind, name).await;
             assert!(disk["metadata"]["deletionTimestamp"].is_null(), "{name}");
             assert_eq!(disk["metadata"]["labels"]["vitistack.io/retained"], "true");
         }
@@ -169,14 +173,14 @@ fn a_policy_that_was_set_while_the_operator_was_down_is_honoured() {
 }
 
 #[test]
-fn a_disk_that_somebody_else_uses_is_not_deleted_with_its_machine() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
-        story
+fn a_disk_in_use_by_others_is_not_deleted_with_its_machine() {
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small" })).await;
+        scenario
             .create("VirtualMachine", user_of("other", "web-root"))
             .await;
-        story.delete("Machine", "web").await;
-        let machine = story
+        scenario.delete("Machine", "web").await;
+        let machine = scenario
             .until("Machine", "web", |machine| {
                 condition(machine, "StorageReady")["reason"] == "DiskInUse"
             })
@@ -188,94 +192,104 @@ fn a_disk_that_somebody_else_uses_is_not_deleted_with_its_machine() {
             assert!(message.contains("VirtualMachine other"), "{message}");
             assert!(message.contains("web-root"), "{message}");
         }
-        story.wait(3).await;
-        assert!(story.was_told("web", "DiskInUse").await);
-        let claim = story.get("PersistentVolumeClaim", "web-root").await;
+        scenario.wait(3).await;
+        assert!(scenario.has_event("web", "DiskInUse").await);
+        let claim = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert!(claim["metadata"]["deletionTimestamp"].is_null());
 
-        story.delete("VirtualMachine", "other").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
+        scenario.delete("VirtualMachine", "other").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-root")
+            .await;
     });
 }
 
 #[test]
-fn a_removed_disk_that_somebody_else_uses_is_not_deleted() {
-    tell(async {
+fn a_removed_disk_in_use_by_others_is_not_deleted() {
+    run_scenario(async {
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
-        let story = running(json!({ "template": "small", "deletionPolicy": "Delete" })).await;
-        story.change("web", json!({ "disks": disks })).await;
-        story
+        let scenario = running(json!({ "template": "small", "deletionPolicy": "Delete" })).await;
+        scenario.patch_spec("web", json!({ "disks": disks })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-data", |_| true)
             .await;
-        until_observed(&story).await;
-        story
+        until_observed(&scenario).await;
+        scenario
             .create("VirtualMachine", user_of("other", "web-data"))
             .await;
-        story.change("web", json!({ "disks": null })).await;
-        let machine = story
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        let machine = scenario
             .until("Machine", "web", |machine| {
                 condition(machine, "StorageReady")["reason"] == "DiskInUse"
             })
             .await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
-        story.wait(3).await;
-        assert!(story.was_told("web", "DiskInUse").await);
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        scenario.wait(3).await;
+        assert!(scenario.has_event("web", "DiskInUse").await);
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert!(claim["metadata"]["deletionTimestamp"].is_null());
 
-        story.delete("VirtualMachine", "other").await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
-        story.until_condition("web", "StorageReady", "True").await;
+        scenario.delete("VirtualMachine", "other").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
+        scenario
+            .until_condition("web", "StorageReady", "True")
+            .await;
     });
 }
 
 #[test]
-fn an_owner_reference_that_somebody_removes_from_the_virtual_machine_is_put_back() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
-        let vm = story.get("VirtualMachine", "web").await;
-        let instance = story.get("VirtualMachineInstance", "web").await;
+fn a_removed_owner_reference_of_the_virtual_machine_is_restored() {
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small" })).await;
+        let vm = scenario.get("VirtualMachine", "web").await;
+        let instance = scenario.get("VirtualMachineInstance", "web").await;
         let off = json!({ "metadata": { "ownerReferences": [] } });
-        story.patch("VirtualMachine", "web", off).await;
-        let back = story
+        scenario.patch("VirtualMachine", "web", off).await;
+        let back = scenario
             .until("VirtualMachine", "web", is_owned_by_machine)
             .await;
         assert_eq!(back["metadata"]["uid"], vm["metadata"]["uid"]);
-        let same = story.get("VirtualMachineInstance", "web").await;
+        let same = scenario.get("VirtualMachineInstance", "web").await;
         assert_eq!(same["metadata"]["uid"], instance["metadata"]["uid"]);
-        story.wait(2).await;
-        let events = story.events("web").await;
-        let put_back = events.iter().find(|(reason, _)| reason == "PutBack");
-        let (_, message) = put_back.unwrap();
+        scenario.wait(2).await;
+        let events = scenario.events("web").await;
+        let repair = events.iter().find(|(reason, _)| reason == "PutBack");
+        let (_, message) = repair.unwrap();
         assert!(message.contains("metadata.ownerReferences"), "{message}");
-        assert!(!story.was_told("web", "ForeignObject").await);
+        assert!(!scenario.has_event("web", "ForeignObject").await);
 
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("VirtualMachine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
+        scenario.delete("Machine", "web").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario.until_gone("VirtualMachine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-root")
+            .await;
     });
 }
 
 #[test]
-fn a_virtual_machine_without_its_labels_stops_before_its_disks_go() {
-    tell_with_controllers(async {
-        let mut story = running(with_both_kinds_of_disks()).await;
-        story.stop_operator().await;
+fn a_virtual_machine_without_its_labels_stops_before_its_disks_are_deleted() {
+    run_scenario_with_controllers(async {
+        let mut scenario = running(with_both_kinds_of_disks()).await;
+        scenario.stop_operator().await;
         let kinds = ["VirtualMachine", "PersistentVolumeClaim", "DataVolume"];
-        let record = story.record(&kinds).await;
+        let recording = scenario.record(&kinds).await;
         let off = json!({ "metadata": { "labels": {
             "vitistack.io/managed-by": null, "vitistack.io/machine": null,
         } } });
-        story.patch("VirtualMachine", "web", off).await;
-        story.delete("Machine", "web").await;
-        story.start_operator();
-        story.until_gone("Machine", "web").await;
-        story.until_gone("VirtualMachine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
-        let stopped = record.end_of("VirtualMachine", "web");
-        let changes = record.changes();
+        scenario.patch("VirtualMachine", "web", off).await;
+        scenario.delete("Machine", "web").await;
+        scenario.start_operator();
+        scenario.until_gone("Machine", "web").await;
+        scenario.until_gone("VirtualMachine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-root")
+            .await;
+        let stopped = recording.deletion_of("VirtualMachine", "web");
+        let changes = recording.changes();
         let first = changes.iter().position(|change| {
             change.kind != "VirtualMachine"
                 && (change.is_deletion
@@ -286,183 +300,195 @@ fn a_virtual_machine_without_its_labels_stops_before_its_disks_go() {
 }
 
 #[test]
-fn a_deletion_that_orphans_leaves_everything() {
-    tell_with_controllers(async {
-        let story = running(with_both_kinds_of_disks()).await;
-        let vm = story.get("VirtualMachine", "web").await;
-        story.delete_with("Machine", "web", orphan()).await;
-        everything_was_left(&story, &vm).await;
+fn an_orphaning_deletion_keeps_all_children() {
+    run_scenario_with_controllers(async {
+        let scenario = running(with_both_kinds_of_disks()).await;
+        let vm = scenario.get("VirtualMachine", "web").await;
+        scenario.delete_with("Machine", "web", orphan()).await;
+        assert_children_kept(&scenario, &vm).await;
     });
 }
 
 #[test]
-fn a_deletion_that_orphans_leaves_everything_while_the_operator_is_down() {
-    tell_with_controllers(async {
-        let mut story = running(with_both_kinds_of_disks()).await;
-        let vm = story.get("VirtualMachine", "web").await;
-        story.stop_operator().await;
-        story.delete_with("Machine", "web", orphan()).await;
-        story
+fn an_orphaning_deletion_while_the_operator_is_down_keeps_all_children() {
+    run_scenario_with_controllers(async {
+        let mut scenario = running(with_both_kinds_of_disks()).await;
+        let vm = scenario.get("VirtualMachine", "web").await;
+        scenario.stop_operator().await;
+        scenario.delete_with("Machine", "web", orphan()).await;
+        scenario
             .until("Machine", "web", |machine| {
                 machine["metadata"]["finalizers"] == json!(["machine.vitistack.io/cleanup"])
             })
             .await;
-        story.start_operator();
-        everything_was_left(&story, &vm).await;
+        scenario.start_operator();
+        assert_children_kept(&scenario, &vm).await;
     });
 }
 
 #[test]
-fn a_removed_disk_is_released_at_once_and_outlives_its_machine() {
-    tell(async {
-        let story = running(json!({ "template": "small", "disks": data() })).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
-        story.change("web", json!({ "disks": null })).await;
-        story
+fn a_removed_disk_is_released_immediately_and_outlives_its_machine() {
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small", "disks": data() })).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-data", is_retained)
             .await;
-        story.wait(2).await;
-        let events = story.events("web").await;
+        scenario.wait(2).await;
+        let events = scenario.events("web").await;
         let released = events.iter().find(|(reason, _)| reason == "DiskReleased");
         let (_, message) = released.unwrap();
-        let namespace = &story.namespace;
+        let namespace = &scenario.namespace;
         let delete = format!("kubectl -n {namespace} delete persistentvolumeclaim web-data");
         assert!(message.contains(&delete), "{message}");
         assert!(message.contains("spec.disks"), "{message}");
 
-        // A policy does not act backwards in time.
-        story
-            .change("web", json!({ "deletionPolicy": "Delete" }))
+        // A policy does not apply to earlier removals.
+        scenario
+            .patch_spec("web", json!({ "deletionPolicy": "Delete" }))
             .await;
-        until_observed(&story).await;
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
-        let kept = story.get("PersistentVolumeClaim", "web-data").await;
+        until_observed(&scenario).await;
+        scenario.delete("Machine", "web").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-root")
+            .await;
+        let kept = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert_eq!(kept["metadata"]["uid"], claim["metadata"]["uid"]);
         assert!(kept["metadata"]["deletionTimestamp"].is_null());
     });
 }
 
 #[test]
-fn a_disk_that_was_removed_under_delete_goes_although_the_policy_changes() {
-    tell(async {
+fn a_disk_removed_under_the_policy_delete_is_deleted_although_the_policy_changes() {
+    run_scenario(async {
         let spec = json!({ "template": "small", "disks": data(), "deletionPolicy": "Delete" });
-        let story = running(spec).await;
-        story.change("web", json!({ "disks": null })).await;
+        let scenario = running(spec).await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
         let decided = |claim: &Value| {
             claim["metadata"]["annotations"]["vitistack.io/delete-when-detached"] == "true"
         };
-        story
+        scenario
             .until("PersistentVolumeClaim", "web-data", decided)
             .await;
-        until_observed(&story).await;
-        story
-            .change("web", json!({ "deletionPolicy": "Retain" }))
+        until_observed(&scenario).await;
+        scenario
+            .patch_spec("web", json!({ "deletionPolicy": "Retain" }))
             .await;
-        until_observed(&story).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        until_observed(&scenario).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert!(decided(&claim) && claim["metadata"]["deletionTimestamp"].is_null());
-        story
-            .change("web", json!({ "powerState": "Stopped" }))
+        scenario
+            .patch_spec("web", json!({ "powerState": "Stopped" }))
             .await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
     });
 }
 
 #[test]
-fn a_removed_disk_is_kept_if_it_is_not_known_what_the_policy_was() {
-    tell(async {
-        let mut story = running(json!({ "template": "small", "disks": data() })).await;
-        until_observed(&story).await;
-        story.stop_operator().await;
-        story.change("web", json!({ "disks": null })).await;
-        story
-            .change("web", json!({ "deletionPolicy": "Delete" }))
+fn a_removed_disk_is_kept_if_its_policy_is_unknown() {
+    run_scenario(async {
+        let mut scenario = running(json!({ "template": "small", "disks": data() })).await;
+        until_observed(&scenario).await;
+        scenario.stop_operator().await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
+            .patch_spec("web", json!({ "deletionPolicy": "Delete" }))
             .await;
-        story.start_operator();
-        story
+        scenario.start_operator();
+        scenario
             .until("PersistentVolumeClaim", "web-data", is_retained)
             .await;
-        story
-            .change("web", json!({ "powerState": "Stopped" }))
+        scenario
+            .patch_spec("web", json!({ "powerState": "Stopped" }))
             .await;
-        story.until_phase("web", "Stopped").await;
-        story.wait(3).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        scenario.until_phase("web", "Stopped").await;
+        scenario.wait(3).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert!(claim["metadata"]["deletionTimestamp"].is_null());
     });
 }
 
 #[test]
-fn a_disk_that_was_removed_right_before_the_machine_is_deleted_is_kept() {
-    tell(async {
-        let mut story = running(json!({ "template": "small", "disks": data() })).await;
-        until_observed(&story).await;
-        story.stop_operator().await;
-        story.change("web", json!({ "disks": null })).await;
-        story.delete("Machine", "web").await;
-        story.start_operator();
-        story.until_gone("Machine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
-        let kept = story.get("PersistentVolumeClaim", "web-data").await;
+fn a_disk_removed_right_before_the_deletion_is_kept() {
+    run_scenario(async {
+        let mut scenario = running(json!({ "template": "small", "disks": data() })).await;
+        until_observed(&scenario).await;
+        scenario.stop_operator().await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario.delete("Machine", "web").await;
+        scenario.start_operator();
+        scenario.until_gone("Machine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-root")
+            .await;
+        let kept = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert!(kept["metadata"]["deletionTimestamp"].is_null());
         assert!(is_retained(&kept));
     });
 }
 
 #[test]
-fn a_released_disk_that_is_listed_again_is_the_machines_again() {
-    tell(async {
-        let story = running(json!({ "template": "small", "disks": data() })).await;
-        story.change("web", json!({ "disks": null })).await;
-        story
+fn a_released_disk_that_is_listed_again_is_owned_again() {
+    run_scenario(async {
+        let scenario = running(json!({ "template": "small", "disks": data() })).await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-data", is_retained)
             .await;
-        story.change("web", json!({ "disks": data() })).await;
-        story
+        scenario.patch_spec("web", json!({ "disks": data() })).await;
+        scenario
             .until("PersistentVolumeClaim", "web-data", |claim| {
                 !is_retained(claim)
             })
             .await;
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
+        scenario.delete("Machine", "web").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
     });
 }
 
 #[test]
-fn a_claim_whose_data_volume_is_gone_is_still_the_machines() {
-    tell_with_controllers(async {
-        let story = running(with_both_kinds_of_disks()).await;
-        let claim = story.get("PersistentVolumeClaim", "web-data").await;
-        story.delete_with("DataVolume", "web-data", orphan()).await;
-        story.until_gone("DataVolume", "web-data").await;
-        story.wait(3).await;
-        assert!(!story.was_told("web", "ForeignObject").await);
-        let machine = story.get("Machine", "web").await;
+fn a_claim_without_its_data_volume_is_still_owned() {
+    run_scenario_with_controllers(async {
+        let scenario = running(with_both_kinds_of_disks()).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-data").await;
+        scenario
+            .delete_with("DataVolume", "web-data", orphan())
+            .await;
+        scenario.until_gone("DataVolume", "web-data").await;
+        scenario.wait(3).await;
+        assert!(!scenario.has_event("web", "ForeignObject").await);
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
-        let same = story.get("PersistentVolumeClaim", "web-data").await;
+        let same = scenario.get("PersistentVolumeClaim", "web-data").await;
         assert_eq!(same["metadata"]["uid"], claim["metadata"]["uid"]);
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-data").await;
+        scenario.delete("Machine", "web").await;
+        scenario.until_gone("Machine", "web").await;
+        scenario
+            .until_gone("PersistentVolumeClaim", "web-data")
+            .await;
     });
 }
 
 #[test]
-fn a_disk_that_cdi_filled_and_that_becomes_inherited_is_used() {
-    tell(async {
+fn a_disk_imported_by_cdi_that_becomes_inherited_is_used() {
+    run_scenario(async {
         let filled = json!([{ "name": "root", "source": { "blank": {} } }]);
-        let story = running(json!({ "template": "small", "disks": filled })).await;
-        let claim = story.get("PersistentVolumeClaim", "web-root").await;
-        story.change("web", json!({ "disks": null })).await;
-        until_observed(&story).await;
-        story.wait(3).await;
-        assert!(!story.was_told("web", "ForeignObject").await);
-        let machine = story.get("Machine", "web").await;
+        let scenario = running(json!({ "template": "small", "disks": filled })).await;
+        let claim = scenario.get("PersistentVolumeClaim", "web-root").await;
+        scenario.patch_spec("web", json!({ "disks": null })).await;
+        until_observed(&scenario).await;
+        scenario.wait(3).await;
+        assert!(!scenario.has_event("web", "ForeignObject").await);
+        let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "StorageReady")["status"], "True");
-        let same = story.get("PersistentVolumeClaim", "web-root").await;
+        let same = scenario.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(same["metadata"]["uid"], claim["metadata"]["uid"]);
         assert!(!is_retained(&same));
     });

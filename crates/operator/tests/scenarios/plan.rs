@@ -1,4 +1,4 @@
-//! What people are told before they apply.
+//! Preview of changes: `kubevirt-operator plan`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,10 +14,10 @@ use runtime::{
 use sandbox::Component;
 use serde_json::json;
 
-use crate::{digests, ground::tell_alone, story::Story};
+use crate::{digests, runner::run_scenario_alone, scenario::Scenario};
 
-/// What `kubevirt-operator plan` says to documents.
-struct Told {
+/// Output of `kubevirt-operator plan`, and the requests that it cost.
+struct PlanOutput {
     text: String,
     errors: Vec<String>,
     notes: Vec<String>,
@@ -25,11 +25,11 @@ struct Told {
     calls: BTreeMap<String, u64>,
 }
 
-async fn plan(story: &Story, yaml: &str) -> Told {
-    plan_as(story, story.client.clone(), yaml).await
+async fn plan(scenario: &Scenario, yaml: &str) -> PlanOutput {
+    plan_as(scenario, scenario.client.clone(), yaml).await
 }
 
-async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
+async fn plan_as(scenario: &Scenario, client: kube::Client, yaml: &str) -> PlanOutput {
     let counter = Arc::new(CallCounter::default());
     let client = layered(
         client,
@@ -41,7 +41,7 @@ async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
     let documents = documents.into_iter().map(Result::unwrap).collect();
     let documents = Documents::sort(documents, "default");
     assert_eq!(documents.wrong, [""; 0]);
-    let now = Time(story.ground.clock()());
+    let now = Time(scenario.cluster.clock()());
     let found = preview(client, &documents, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     found.print(&mut text).unwrap();
@@ -49,7 +49,7 @@ async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
     for ((verb, resource, _), count) in counter.take() {
         *calls.entry(format!("{verb} {resource}")).or_default() += count;
     }
-    Told {
+    PlanOutput {
         text: String::from_utf8(text.into_inner()).unwrap(),
         has_changes: found.has_changes(),
         errors: found.errors,
@@ -58,7 +58,7 @@ async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
     }
 }
 
-impl Told {
+impl PlanOutput {
     #[track_caller]
     fn is(&self, expected: &str) {
         assert_eq!(self.errors, [""; 0], "{}", self.text);
@@ -72,28 +72,28 @@ fn machine(name: &str, spec: &str) -> String {
     )
 }
 
-/// A story in which this Machine runs.
-async fn running(name: &str, spec: &str) -> Story {
-    let story = Story::begin().await;
-    story.apply(&machine(name, spec)).await;
-    story.until_phase(name, "Running").await;
-    story.wait(10).await;
-    story
+/// Starts a scenario in which this Machine runs.
+async fn running(name: &str, spec: &str) -> Scenario {
+    let scenario = Scenario::start().await;
+    scenario.apply(&machine(name, spec)).await;
+    scenario.until_phase(name, "Running").await;
+    scenario.wait(10).await;
+    scenario
 }
 
 const NOTHING: &str = "Nothing would change.\n";
 
 #[test]
-fn a_new_machine_is_told_with_all_that_is_made_for_it() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+fn the_plan_of_a_new_machine_lists_all_its_children() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0, vlan: 7}\n---\n";
         let web = machine(
             "web",
             "{template: small, networks: [{name: lan, networkName: lan}], cloudInit: {userData: hunter2}}",
         );
-        let told = plan(&story, &format!("{network}{web}")).await;
-        told.is("\
+        let output = plan(&scenario, &format!("{network}{web}")).await;
+        output.is("\
 NetworkConfiguration default/lan: 2 to create, 0 to change, 0 to delete
   + NetworkConfiguration lan
   + NetworkAttachmentDefinition lan (bridge br0, VLAN 7)
@@ -106,27 +106,27 @@ Machine default/web: 4 to create, 0 to change, 0 to delete
 
 In all: 6 to create, 0 to change, 0 to delete.
 ");
-        assert!(told.has_changes);
-        assert!(story.list("Machine").await.is_empty());
+        assert!(output.has_changes);
+        assert!(scenario.list("Machine").await.is_empty());
     });
 }
 
 #[test]
-fn what_runs_as_it_was_written_needs_nothing() {
-    tell_alone(&[], async {
-        let story = running("web", "{template: small}").await;
-        let told = plan(&story, &machine("web", "{template: small}")).await;
-        told.is(NOTHING);
-        assert!(!told.has_changes);
+fn the_plan_of_an_unchanged_machine_is_empty() {
+    run_scenario_alone(&[], async {
+        let scenario = running("web", "{template: small}").await;
+        let output = plan(&scenario, &machine("web", "{template: small}")).await;
+        output.is(NOTHING);
+        assert!(!output.has_changes);
     });
 }
 
 #[test]
-fn a_guest_that_can_grow_while_it_runs_needs_no_restart() {
-    tell_alone(&[], async {
-        let story = running("web", "{cpu: {sockets: 1}}").await;
-        let told = plan(&story, &machine("web", "{cpu: {sockets: 2}}")).await;
-        told.is("\
+fn the_plan_of_a_hot_pluggable_change_has_no_restart() {
+    run_scenario_alone(&[], async {
+        let scenario = running("web", "{cpu: {sockets: 1}}").await;
+        let output = plan(&scenario, &machine("web", "{cpu: {sockets: 2}}")).await;
+        output.is("\
 Machine default/web: 0 to create, 2 to change, 0 to delete
   ~ Machine web
       spec.cpu.sockets: 1 -> 2
@@ -139,11 +139,11 @@ In all: 0 to create, 2 to change, 0 to delete.
 }
 
 #[test]
-fn cores_wait_for_a_restart() {
-    tell_alone(&[], async {
-        let story = running("web", "{template: small}").await;
-        let told = plan(&story, &machine("web", "{template: medium}")).await;
-        told.is("\
+fn the_plan_of_a_cores_change_names_a_restart() {
+    run_scenario_alone(&[], async {
+        let scenario = running("web", "{template: small}").await;
+        let output = plan(&scenario, &machine("web", "{template: medium}")).await;
+        output.is("\
 Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
   ~ Machine web
       spec.template: small -> medium
@@ -156,110 +156,114 @@ Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
 
 In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
 ");
-        let asked = machine(
+        let requested = machine(
             "web",
             "{template: medium, restartedAt: \"2030-01-01T00:00:00Z\"}",
         );
-        let told = plan(&story, &asked).await;
-        assert!(told.text.contains(", restarts\n"), "{}", told.text);
-        assert!(!told.text.contains("restart needed"), "{}", told.text);
+        let output = plan(&scenario, &requested).await;
+        assert!(output.text.contains(", restarts\n"), "{}", output.text);
+        assert!(!output.text.contains("restart needed"), "{}", output.text);
     });
 }
 
 #[test]
-fn a_stopped_machine_needs_no_restart() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story
+fn the_plan_of_a_stopped_machine_has_no_restart() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario
             .apply(&machine("web", "{template: small, powerState: Stopped}"))
             .await;
-        story.until_phase("web", "Stopped").await;
-        let told = plan(
-            &story,
+        scenario.until_phase("web", "Stopped").await;
+        let output = plan(
+            &scenario,
             &machine("web", "{template: medium, powerState: Stopped}"),
         )
         .await;
-        assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
-        assert!(!told.text.contains("restart"), "{}", told.text);
+        assert!(output.text.contains("cpu.cores: 1 -> 2"), "{}", output.text);
+        assert!(!output.text.contains("restart"), "{}", output.text);
     });
 }
 
 #[test]
-fn a_removed_disk_is_deleted_where_the_policy_says_so() {
-    tell_alone(&[], async {
+fn the_plan_of_a_removed_disk_follows_the_deletion_policy() {
+    run_scenario_alone(&[], async {
         let disks = |extra: &str| {
             format!(
                 "{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}"
             )
         };
-        let story = running("web", &disks(", {name: data, size: 1Gi}")).await;
-        let told = plan(&story, &machine("web", &disks(""))).await;
-        assert_eq!(told.errors, [""; 0]);
+        let scenario = running("web", &disks(", {name: data, size: 1Gi}")).await;
+        let output = plan(&scenario, &machine("web", &disks(""))).await;
+        assert_eq!(output.errors, [""; 0]);
         assert!(
-            told.text.starts_with(
+            output.text.starts_with(
                 "Machine default/web: 0 to create, 2 to change, 1 to delete, restart needed\n"
             ),
             "{}",
-            told.text
+            output.text
         );
         assert!(
-        told.text.contains("- PersistentVolumeClaim web-data (the disk was removed while the policy was Delete, once it is detached)\n"),
+        output.text.contains("- PersistentVolumeClaim web-data (the disk was removed while the policy was Delete, once it is detached)\n"),
         "{}",
-        told.text
+        output.text
     );
-        // The same after kubectl's own apply, which notes what it applied.
+        // The same after a client-side apply, which records what it applied.
         let last = "kubectl.kubernetes.io/last-applied-configuration";
         let config = json!({ "spec": {
         "template": "small", "deletionPolicy": "Delete",
         "disks": [{ "name": "root", "size": "20Gi" }, { "name": "data", "size": "1Gi" }],
     } });
         let note = json!({ "metadata": { "annotations": { last: config.to_string() } } });
-        story.patch("Machine", "web", note).await;
-        let again = plan(&story, &machine("web", &disks(""))).await;
-        assert_eq!(again.text, told.text);
+        scenario.patch("Machine", "web", note).await;
+        let again = plan(&scenario, &machine("web", &disks(""))).await;
+        assert_eq!(again.text, output.text);
     });
 }
 
 #[test]
-fn what_the_schema_refuses_is_told_in_the_servers_words() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+fn schema_errors_are_reported_verbatim() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         let bad = machine("web", "{template: small, instanceType: small}");
         let good = machine("ok", "{template: small}");
-        let told = plan(&story, &format!("{bad}---\n{good}")).await;
-        assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
+        let output = plan(&scenario, &format!("{bad}---\n{good}")).await;
+        assert_eq!(output.errors.len(), 1, "{:?}", output.errors);
         assert!(
-            told.errors[0].starts_with("given:1: the API server refuses it: ")
-                && told.errors[0].contains("give at most one of"),
+            output.errors[0].starts_with("given:1: the API server refuses it: ")
+                && output.errors[0].contains("give at most one of"),
             "{:?}",
-            told.errors
+            output.errors
         );
-        assert!(told.text.contains("+ VirtualMachine ok"), "{}", told.text);
-    });
-}
-
-#[test]
-fn a_class_that_is_not_there_is_told() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        let told = plan(&story, &machine("web", "{machineClass: gigantic}")).await;
-        assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
         assert!(
-            told.errors[0].starts_with("given:1: spec.machineClass: TemplateNotFound: "),
-            "{:?}",
-            told.errors
+            output.text.contains("+ VirtualMachine ok"),
+            "{}",
+            output.text
         );
     });
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_told() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
+fn a_missing_class_is_reported() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        let output = plan(&scenario, &machine("web", "{machineClass: gigantic}")).await;
+        assert_eq!(output.errors.len(), 1, "{:?}", output.errors);
+        assert!(
+            output.errors[0].starts_with("given:1: spec.machineClass: TemplateNotFound: "),
+            "{:?}",
+            output.errors
+        );
+    });
+}
+
+#[test]
+fn a_missing_namespace_is_reported() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
         let web = machine("web", "{}").replace("{name: web}", "{name: web, namespace: nowhere}");
-        let told = plan(&story, &web).await;
+        let output = plan(&scenario, &web).await;
         assert_eq!(
-            told.errors,
+            output.errors,
             ["given:1: namespace \"nowhere\" does not exist: create it first"]
         );
     });
@@ -272,23 +276,23 @@ fn class(cores: u32) -> String {
 }
 
 #[test]
-fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story.apply(&class(2)).await;
+fn the_plan_of_a_class_change_lists_affected_and_unaffected_machines() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario.apply(&class(2)).await;
         for (name, spec) in [
             ("keeps", "{machineClass: big}"),
             ("stopped", "{machineClass: big, powerState: Stopped}"),
             ("other", "{template: small}"),
         ] {
-            story.apply(&machine(name, spec)).await;
+            scenario.apply(&machine(name, spec)).await;
         }
-        story.until_phase("keeps", "Running").await;
-        story.until_phase("stopped", "Stopped").await;
-        story.wait(10).await;
-        plan(&story, &class(2)).await.is(NOTHING);
-        let told = plan(&story, &class(4)).await;
-        told.is("\
+        scenario.until_phase("keeps", "Running").await;
+        scenario.until_phase("stopped", "Stopped").await;
+        scenario.wait(10).await;
+        plan(&scenario, &class(2)).await.is(NOTHING);
+        let output = plan(&scenario, &class(4)).await;
+        output.is("\
 MachineClass big: 0 to create, 1 to change, 0 to delete
   ~ MachineClass big
       spec.cpu.cores: 2 -> 4
@@ -306,51 +310,55 @@ In all: 0 to create, 2 to change, 0 to delete.
 }
 
 #[test]
-fn a_network_that_comes_lets_a_waiting_machine_go_on() {
-    tell_alone(&[], async {
-        let story = Story::begin().await;
-        story
+fn the_plan_of_a_network_unblocks_a_waiting_machine() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start().await;
+        scenario
             .apply(&machine(
                 "web",
                 "{networks: [{name: lan, networkName: lan}]}",
             ))
             .await;
-        story.wait(10).await;
+        scenario.wait(10).await;
         let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0}\n";
-        let told = plan(&story, network).await;
-        assert_eq!(told.errors, [""; 0]);
-        assert!(told.text.contains("+ VirtualMachine web"), "{}", told.text);
+        let output = plan(&scenario, network).await;
+        assert_eq!(output.errors, [""; 0]);
+        assert!(
+            output.text.contains("+ VirtualMachine web"),
+            "{}",
+            output.text
+        );
     });
 }
 
 #[test]
-fn without_kubevirt_it_is_told_that_nothing_would_run() {
-    tell_alone(&[], async {
-        let story = Story::begin_with(|setup| {
+fn without_kubevirt_the_plan_says_that_nothing_would_run() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::start_with(|setup| {
             setup.without = [Component::KubeVirt].into();
         })
         .await;
-        let told = plan(&story, &machine("web", "{template: small}")).await;
+        let output = plan(&scenario, &machine("web", "{template: small}")).await;
         assert_eq!(
-            told.errors,
+            output.errors,
             [
                 "given:1: KubeVirtApiError: KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine"
             ]
         );
-        assert!(told.text.contains("+ Machine web"), "{}", told.text);
+        assert!(output.text.contains("+ Machine web"), "{}", output.text);
     });
 }
 
 #[test]
-fn user_data_is_never_shown_and_a_change_of_it_is() {
-    tell_alone(&[], async {
+fn user_data_is_never_shown_but_its_change_is() {
+    run_scenario_alone(&[], async {
         let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
-        let story = running("web", &with("hunter2")).await;
-        plan(&story, &machine("web", &with("hunter2")))
+        let scenario = running("web", &with("hunter2")).await;
+        plan(&scenario, &machine("web", &with("hunter2")))
             .await
             .is(NOTHING);
-        let told = plan(&story, &machine("web", &with("hunter3"))).await;
-        told.is("\
+        let output = plan(&scenario, &machine("web", &with("hunter3"))).await;
+        output.is("\
 Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
   ~ Machine web
       spec.cloudInit.userData: (not shown)
@@ -360,24 +368,24 @@ Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
 
 In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
 ");
-        let told = plan(&story, &machine("web", "{template: small}")).await;
-        assert!(!told.text.contains("hunter"), "{}", told.text);
+        let output = plan(&scenario, &machine("web", "{template: small}")).await;
+        assert!(!output.text.contains("hunter"), "{}", output.text);
     });
 }
 
 #[test]
 fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
-    tell_alone(&[], async {
+    run_scenario_alone(&[], async {
         let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
-        let mut story = Story::without_operator().await;
-        story.start_operator_with(digests::keyed_by(&story.namespace, || Some([1; 32])));
-        story.apply(&machine("web", &with("hunter2"))).await;
-        story.until_phase("web", "Running").await;
-        story.wait(10).await;
-        let preview = plan(&story, &machine("web", &with("hunter2"))).await;
+        let mut scenario = Scenario::without_operator().await;
+        scenario.start_operator_with(digests::keyed_by(&scenario.namespace, || Some([1; 32])));
+        scenario.apply(&machine("web", &with("hunter2"))).await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(10).await;
+        let preview = plan(&scenario, &machine("web", &with("hunter2"))).await;
         preview.is(NOTHING);
         assert_eq!(preview.calls["get secrets"], 1);
-        let preview = plan(&story, &machine("web", &with("hunter3"))).await;
+        let preview = plan(&scenario, &machine("web", &with("hunter3"))).await;
         let needed = "waits for a restart of the guest: cloud-init's data";
         assert!(preview.text.contains(needed), "{}", preview.text);
         assert!(
@@ -386,9 +394,9 @@ fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
             preview.text
         );
 
-        story.apply(VIEWER).await;
-        let viewer = story.ground.client_of("default", "viewer");
-        let preview = plan_as(&story, viewer, &machine("web", &with("hunter2"))).await;
+        scenario.apply(VIEWER).await;
+        let viewer = scenario.cluster.client_of("default", "viewer");
+        let preview = plan_as(&scenario, viewer, &machine("web", &with("hunter2"))).await;
         preview.is(NOTHING);
         let note = "Secret default/web-cloud-init cannot be read";
         assert!(preview.notes[0].starts_with(note), "{:?}", preview.notes);
@@ -396,15 +404,15 @@ fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
 }
 
 #[test]
-fn a_plan_costs_a_list_a_kind_and_a_dry_run_a_document_and_writes_nothing() {
-    tell_alone(&[], async {
-        let story = running("m0", "{template: small}").await;
+fn a_plan_costs_one_list_per_kind_and_one_dry_run_per_document() {
+    run_scenario_alone(&[], async {
+        let scenario = running("m0", "{template: small}").await;
         let documents: Vec<String> = (0..40)
             .map(|n| machine(&format!("m{n}"), "{template: medium}"))
             .collect();
-        let before = versions(&story).await;
-        let told = plan(&story, &documents.join("---\n")).await;
-        assert_eq!(told.errors, [""; 0]);
+        let before = versions(&scenario).await;
+        let output = plan(&scenario, &documents.join("---\n")).await;
+        assert_eq!(output.errors, [""; 0]);
         let expected = [
             ("list customresourcedefinitions", 1),
             ("list datavolumes", 1),
@@ -419,13 +427,13 @@ fn a_plan_costs_a_list_a_kind_and_a_dry_run_a_document_and_writes_nothing() {
             ("patch machines", 40),
         ];
         let expected = expected.map(|(call, count)| (call.to_owned(), count));
-        assert_eq!(told.calls, BTreeMap::from(expected));
-        assert_eq!(versions(&story).await, before);
+        assert_eq!(output.calls, BTreeMap::from(expected));
+        assert_eq!(versions(&scenario).await, before);
     });
 }
 
-/// The versions of everything that a plan is about.
-async fn versions(story: &Story) -> Vec<String> {
+/// resourceVersions of all objects that a plan reads.
+async fn versions(scenario: &Scenario) -> Vec<String> {
     let mut versions = Vec::new();
     for kind in [
         "Machine",
@@ -435,7 +443,7 @@ async fn versions(story: &Story) -> Vec<String> {
         "Secret",
         "Event",
     ] {
-        for object in story.list(kind).await {
+        for object in scenario.list(kind).await {
             let metadata = &object["metadata"];
             versions.push(format!(
                 "{kind} {} {}",
@@ -447,8 +455,8 @@ async fn versions(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn every_example_needs_nothing_once_it_is_applied() {
-    tell_alone(&[], async {
+fn the_plan_of_every_applied_example_is_empty() {
+    run_scenario_alone(&[], async {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -465,73 +473,73 @@ fn every_example_needs_nothing_once_it_is_applied() {
         }
         all.sort();
         assert!(all.len() > 10);
-        let story = Story::begin().await;
-        let standard = story.get("StorageClass", "standard").await;
+        let scenario = Scenario::start().await;
+        let standard = scenario.get("StorageClass", "standard").await;
         for name in ["fast-ssd", "replicated", "replicated-fast"] {
             let mut class = standard.clone();
             class["metadata"] = json!({ "name": name });
-            sandbox::apply(&story.client, class).await.unwrap();
+            sandbox::apply(&scenario.client, class).await.unwrap();
         }
-        // The DataSources that examples copy disks from.
+        // DataSources that examples clone disks from.
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "golden-images" },
         });
-        sandbox::apply(&story.client, namespace).await.unwrap();
+        sandbox::apply(&scenario.client, namespace).await.unwrap();
         for name in ["tools", "tools-iso"] {
             let source = json!({
                 "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataSource",
                 "metadata": { "name": name, "namespace": "golden-images" },
                 "spec": { "source": { "pvc": { "name": name, "namespace": "golden-images" } } },
             });
-            sandbox::apply(&story.client, source).await.unwrap();
+            sandbox::apply(&scenario.client, source).await.unwrap();
         }
-        story.allow_clones_from("golden-images").await;
+        scenario.allow_clones_from("golden-images").await;
         for (_, text) in &all {
             for document in documents::parse(&"example".into(), text.as_bytes()).unwrap() {
                 let value = document.unwrap().value;
-                sandbox::apply(&story.client, value).await.unwrap();
+                sandbox::apply(&scenario.client, value).await.unwrap();
             }
         }
-        story.wait(30).await;
+        scenario.wait(30).await;
         for (path, text) in all {
-            let told = plan(&story, &text).await;
-            assert_eq!(told.errors, [""; 0], "{path}: {}", told.text);
-            assert_eq!(told.text, NOTHING, "{path}: {}", told.text);
+            let output = plan(&scenario, &text).await;
+            assert_eq!(output.errors, [""; 0], "{path}: {}", output.text);
+            assert_eq!(output.text, NOTHING, "{path}: {}", output.text);
         }
     });
 }
 
 #[test]
-fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
-    tell_alone(&[], async {
+fn an_unreadable_secret_is_a_note_and_no_change() {
+    run_scenario_alone(&[], async {
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
         let spec = |template: &str| {
             format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}")
         };
-        let story = Story::begin().await;
-        story.apply(secret).await;
-        story.apply(&machine("web", &spec("small"))).await;
-        story.until_phase("web", "Running").await;
-        story.wait(10).await;
-        plan(&story, &machine("web", &spec("small")))
+        let scenario = Scenario::start().await;
+        scenario.apply(secret).await;
+        scenario.apply(&machine("web", &spec("small"))).await;
+        scenario.until_phase("web", "Running").await;
+        scenario.wait(10).await;
+        plan(&scenario, &machine("web", &spec("small")))
             .await
             .is(NOTHING);
-        story.apply(VIEWER).await;
-        let viewer = || story.ground.client_of("default", "viewer");
-        let told = plan_as(&story, viewer(), &machine("web", &spec("small"))).await;
-        told.is(NOTHING);
+        scenario.apply(VIEWER).await;
+        let viewer = || scenario.cluster.client_of("default", "viewer");
+        let output = plan_as(&scenario, viewer(), &machine("web", &spec("small"))).await;
+        output.is(NOTHING);
         assert!(
-            told.notes[0].starts_with("Secret default/boot cannot be read"),
+            output.notes[0].starts_with("Secret default/boot cannot be read"),
             "{:?}",
-            told.notes
+            output.notes
         );
-        let told = plan_as(&story, viewer(), &machine("web", &spec("medium"))).await;
-        assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
-        assert!(!told.text.contains("cloud-init"), "{}", told.text);
+        let output = plan_as(&scenario, viewer(), &machine("web", &spec("medium"))).await;
+        assert!(output.text.contains("cpu.cores: 1 -> 2"), "{}", output.text);
+        assert!(!output.text.contains("cloud-init"), "{}", output.text);
     });
 }
 
-/// Somebody who may see and write everything that a plan is about, but no Secret.
+/// Role with all rights that a plan needs, except for Secrets.
 const VIEWER: &str = "\
 apiVersion: v1
 kind: ServiceAccount

@@ -1,4 +1,4 @@
-//! The operator as a process: what it survives, and who leads.
+//! Faults that the operator survives, and leader election.
 
 use std::{
     sync::{
@@ -23,16 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     SUITE,
-    ground::{tell, tell_alone, tell_in_sandbox},
-    line::{Fault, Line},
-    story::{Story, condition},
+    fault_injection::{Fault, FaultInjector},
+    runner::{run_scenario, run_scenario_alone, run_scenario_in_sandbox},
+    scenario::{Scenario, condition},
 };
 
 const HOUR: u64 = 3600;
-const PAUSED_TIME: &str = "it takes an hour";
-const MINUTES: &str = "it takes minutes";
+const TAKES_AN_HOUR: &str = "it takes an hour";
+const TAKES_MINUTES: &str = "it takes minutes";
 
-/// All writes that were counted.
 fn writes(calls: &CallCounter) -> u64 {
     let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
     let calls = calls.snapshot();
@@ -45,28 +44,32 @@ fn all(calls: &CallCounter) -> u64 {
 }
 
 #[test]
-fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
-    tell_in_sandbox(PAUSED_TIME, async {
-        let story = Story::begin().await;
-        story.machine("old", json!({ "template": "small" })).await;
-        story.until_phase("old", "Running").await;
+fn an_api_server_outage_of_an_hour_causes_few_requests_and_no_harm() {
+    run_scenario_in_sandbox(TAKES_AN_HOUR, async {
+        let scenario = Scenario::start().await;
+        scenario
+            .create_machine("old", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("old", "Running").await;
 
-        story.line.fail(|_, _| Some(Fault::Refused));
-        story.line.cut();
-        story.calls.take();
-        story.machine("new", json!({ "template": "small" })).await;
-        story.delete("Machine", "old").await;
-        story.wait(HOUR).await;
-        // Twelve watches, each at most every half a minute.
-        let asked = all(&story.calls);
-        assert!(asked < 3000, "{asked} requests in an hour without answers");
+        scenario.faults.inject(|_, _| Some(Fault::Refused));
+        scenario.faults.drop_connections();
+        scenario.calls.take();
+        scenario
+            .create_machine("new", json!({ "template": "small" }))
+            .await;
+        scenario.delete("Machine", "old").await;
+        scenario.wait(HOUR).await;
+        // Twelve watches, each retried at most every half a minute.
+        let sent = all(&scenario.calls);
+        assert!(sent < 3000, "{sent} requests in an hour without answers");
 
-        story.line.mend();
+        scenario.faults.clear();
         let back = Instant::now();
-        story.until_phase("new", "Running").await;
-        story.until_gone("Machine", "old").await;
+        scenario.until_phase("new", "Running").await;
+        scenario.until_gone("Machine", "old").await;
         assert!(
-            back.elapsed() < story.ground.patience_of(120),
+            back.elapsed() < scenario.cluster.timeout_of(120),
             "{:?}",
             back.elapsed()
         );
@@ -74,72 +77,80 @@ fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
 }
 
 #[test]
-fn an_api_server_that_has_too_many_requests_is_asked_again_later_and_nobody_is_alarmed() {
-    tell(async {
-        let story = Story::begin().await;
-        let record = story.record(&["Machine"]).await;
-        story.wait(1).await;
-        story
-            .line
-            .fail(|method, _| (method != Method::GET).then_some(Fault::Status(429)));
-        story.machine("web", json!({ "template": "small" })).await;
-        story.wait(60).await;
-        let asked = writes(&story.calls);
-        assert!(asked < 30, "{asked} writes in a minute of refusals");
-        story.line.mend();
-        story.until_phase("web", "Running").await;
-        let changes = record.of("Machine", "web");
+fn too_many_requests_responses_are_retried_without_events() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        let recording = scenario.record(&["Machine"]).await;
+        scenario.wait(1).await;
+        scenario
+            .faults
+            .inject(|method, _| (method != Method::GET).then_some(Fault::Status(429)));
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.wait(60).await;
+        let sent = writes(&scenario.calls);
+        assert!(sent < 30, "{sent} writes in a minute of refusals");
+        scenario.faults.clear();
+        scenario.until_phase("web", "Running").await;
+        let changes = recording.of("Machine", "web");
         assert!(
             !changes
                 .iter()
                 .any(|change| change.object["status"]["phase"] == "Failed")
         );
-        assert_eq!(story.reasons("web").await, ["Created", "Started"]);
+        assert_eq!(scenario.reasons("web").await, ["Created", "Started"]);
     });
 }
 
 #[test]
-fn an_api_server_that_wishes_to_be_left_alone_is() {
-    tell_in_sandbox(MINUTES, async {
-        let story = Story::begin().await;
-        story.wait(1).await;
-        story
-            .line
-            .fail(|method, _| (method != Method::GET).then_some(Fault::Busy(300)));
-        story.calls.take();
-        story.machine("web", json!({ "template": "small" })).await;
-        story.wait(290).await;
-        // The finalizer is refused, and so is the status.
-        let asked = writes(&story.calls);
-        assert!((1..=2).contains(&asked), "{asked} writes meanwhile");
-        story.line.mend();
-        story.until_phase("web", "Running").await;
+fn retry_after_of_the_api_server_is_honoured() {
+    run_scenario_in_sandbox(TAKES_MINUTES, async {
+        let scenario = Scenario::start().await;
+        scenario.wait(1).await;
+        scenario
+            .faults
+            .inject(|method, _| (method != Method::GET).then_some(Fault::TooManyRequests(300)));
+        scenario.calls.take();
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.wait(290).await;
+        // The writes of the finalizer and of the status are refused.
+        let sent = writes(&scenario.calls);
+        assert!((1..=2).contains(&sent), "{sent} writes meanwhile");
+        scenario.faults.clear();
+        scenario.until_phase("web", "Running").await;
     });
 }
 
 #[test]
-fn a_machine_does_not_wait_for_what_its_predecessor_was_refused() {
-    tell_in_sandbox(MINUTES, async {
-        let story = Story::begin().await;
-        story.wait(1).await;
-        story.line.fail(|method, path| {
+fn a_recreated_machine_does_not_inherit_the_backoff_of_its_predecessor() {
+    run_scenario_in_sandbox(TAKES_MINUTES, async {
+        let scenario = Scenario::start().await;
+        scenario.wait(1).await;
+        scenario.faults.inject(|method, path| {
             let is_disk = path.ends_with("/persistentvolumeclaims");
-            (method == Method::POST && is_disk).then_some(Fault::Busy(300))
+            (method == Method::POST && is_disk).then_some(Fault::TooManyRequests(300))
         });
-        story.machine("web", json!({ "template": "small" })).await;
-        story.wait(30).await;
-        // That another takes its place is not seen by the operator before it is done.
-        story.line.fail(|_, _| Some(Fault::Refused));
-        story.line.cut();
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.wait(30).await;
+        // The operator does not observe that another Machine replaces it until it is done.
+        scenario.faults.inject(|_, _| Some(Fault::Refused));
+        scenario.faults.drop_connections();
         let bare = json!({ "metadata": { "finalizers": null } });
-        story.patch("Machine", "web", bare).await;
-        story.delete("Machine", "web").await;
-        story.machine("web", json!({ "template": "small" })).await;
-        story.line.mend();
+        scenario.patch("Machine", "web", bare).await;
+        scenario.delete("Machine", "web").await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.faults.clear();
         let begun = Instant::now();
-        story.until_phase("web", "Running").await;
+        scenario.until_phase("web", "Running").await;
         assert!(
-            begun.elapsed() < story.ground.patience_of(120),
+            begun.elapsed() < scenario.cluster.timeout_of(120),
             "{:?}",
             begun.elapsed()
         );
@@ -147,52 +158,58 @@ fn a_machine_does_not_wait_for_what_its_predecessor_was_refused() {
 }
 
 #[test]
-fn a_history_that_is_dropped_in_the_middle_of_everything_does_no_harm() {
-    tell_in_sandbox("no client can have a real server drop its history", async {
-        let story = Story::begin().await;
-        story.machine("web", json!({ "template": "small" })).await;
+fn an_expired_watch_history_does_no_harm() {
+    run_scenario_in_sandbox("no client can have a real server drop its history", async {
+        let scenario = Scenario::start().await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            story.server().compact();
-            story.line.cut();
+            scenario.server().compact();
+            scenario.faults.drop_connections();
         }
-        story.until_phase("web", "Running").await;
-        story.delete("Machine", "web").await;
-        story.server().compact();
-        story.line.cut();
-        story.until_gone("Machine", "web").await;
+        scenario.until_phase("web", "Running").await;
+        scenario.delete("Machine", "web").await;
+        scenario.server().compact();
+        scenario.faults.drop_connections();
+        scenario.until_gone("Machine", "web").await;
     });
 }
 
 #[test]
-fn watches_that_end_all_the_time_do_no_harm() {
-    tell(async {
-        let story = Story::begin().await;
-        story.machine("web", json!({ "template": "small" })).await;
+fn constantly_ending_watches_do_no_harm() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            story.line.cut();
+            scenario.faults.drop_connections();
         }
-        story.until_phase("web", "Running").await;
+        scenario.until_phase("web", "Running").await;
     });
 }
 
 #[test]
-fn a_write_whose_answer_is_lost_is_not_made_twice() {
-    tell(async {
-        let story = Story::without_operator().await;
-        let mut story = story;
-        // The answer to the create of the VirtualMachine, the third write.
-        story.line.die_after(3);
-        story.start_operator();
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_writes(3).await;
-        let vm = story.until("VirtualMachine", "web", |_| true).await;
-        story.line.mend();
-        story.until_phase("web", "Running").await;
-        let same = story.get("VirtualMachine", "web").await;
+fn a_write_whose_response_is_lost_is_not_repeated() {
+    run_scenario(async {
+        let scenario = Scenario::without_operator().await;
+        let mut scenario = scenario;
+        // The third write, the create of the VirtualMachine.
+        scenario.faults.hang_after_writes(3);
+        scenario.start_operator();
+        scenario
+            .create_machine("web", json!({ "template": "small" }))
+            .await;
+        scenario.until_writes(3).await;
+        let vm = scenario.until("VirtualMachine", "web", |_| true).await;
+        scenario.faults.clear();
+        scenario.until_phase("web", "Running").await;
+        let same = scenario.get("VirtualMachine", "web").await;
         assert_eq!(same["metadata"]["uid"], vm["metadata"]["uid"]);
-        let reasons = story.reasons("web").await;
+        let reasons = scenario.reasons("web").await;
         assert!(
             !reasons.iter().any(|reason| reason == "ForeignObject"),
             "{reasons:?}"
@@ -201,152 +218,159 @@ fn a_write_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[test]
-fn a_round_that_made_progress_is_tried_again_soon() {
-    tell(async {
-        let story = Story::begin().await;
-        let asked = AtomicU32::new(0);
-        story.line.fail(move |method, path| {
+fn a_reconcile_that_made_progress_is_retried_soon() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        let attempts = AtomicU32::new(0);
+        scenario.faults.inject(move |method, path| {
             let is_claim = method == Method::POST && path.ends_with("/persistentvolumeclaims");
-            let is_refused = is_claim && asked.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+            let is_refused = is_claim && attempts.fetch_add(1, Ordering::Relaxed) % 2 == 1;
             is_refused.then_some(Fault::Status(500))
         });
         let disk = |number: u32| json!({ "name": format!("data-{number}"), "size": "1Gi" });
         let disks: Vec<_> = (0..7).map(disk).collect();
         let begun = Instant::now();
-        story
-            .machine("web", json!({ "template": "small", "disks": disks }))
+        scenario
+            .create_machine("web", json!({ "template": "small", "disks": disks }))
             .await;
-        story
+        scenario
             .until("VirtualMachine", "web", serde_json::Value::is_object)
             .await;
-        // Seven refusals in a row, after each of which one more disk was created.
+        // Seven refusals in a row, each after the creation of one more disk.
         let took = begun.elapsed();
-        assert!(took < story.ground.patience_of(15), "{took:?}");
+        assert!(took < scenario.cluster.timeout_of(15), "{took:?}");
     });
 }
 
 #[test]
 fn one_machine_that_always_fails_does_not_slow_a_thousand() {
-    tell_in_sandbox("a thousand Machines are too many in real time", async {
-        let mut story = Story::for_many().await;
-        story
+    run_scenario_in_sandbox("a thousand Machines are too many in real time", async {
+        let mut scenario = Scenario::for_many_machines().await;
+        scenario
             .create("Namespace", json!({ "metadata": { "name": "poisoned" } }))
             .await;
-        story.line.fail(|method, path| {
+        scenario.faults.inject(|method, path| {
             let poisoned = method == Method::POST
                 && path == "/apis/kubevirt.io/v1/namespaces/poisoned/virtualmachines";
             poisoned.then_some(Fault::Status(500))
         });
-        story.namespace = "poisoned".to_owned();
-        story.idle_machine("web").await;
-        story.namespace = "default".to_owned();
+        scenario.namespace = "poisoned".to_owned();
+        scenario.create_idle_machine("web").await;
+        scenario.namespace = "default".to_owned();
         for number in 0..999 {
-            story.idle_machine(&format!("web-{number}")).await;
+            scenario.create_idle_machine(&format!("web-{number}")).await;
         }
-        // To look at a thousand again and again is what this story is not about.
-        story.start_operator_with(|options| options.reconcile_interval = Duration::from_hours(2));
+        // Resyncs of a thousand Machines are not the subject of this scenario.
+        scenario
+            .start_operator_with(|options| options.reconcile_interval = Duration::from_hours(2));
         let begun = Instant::now();
-        story.until_all("Stopped").await;
-        // There is no time in it but that of the actors, and of pauses that there must not be.
+        scenario.until_all("Stopped").await;
+        // The time is that of the actors only, without any pause of the operator.
         assert!(
-            begun.elapsed() < story.ground.patience_of(10),
+            begun.elapsed() < scenario.cluster.timeout_of(10),
             "{:?}",
             begun.elapsed()
         );
 
-        story.namespace = "poisoned".to_owned();
-        let machine = story.until_phase("web", "Failed").await;
+        scenario.namespace = "poisoned".to_owned();
+        let machine = scenario.until_phase("web", "Failed").await;
         assert_eq!(condition(&machine, "Ready")["reason"], "KubeVirtApiError");
-        story.wait(60).await;
-        story.calls.take();
-        story.wait(HOUR).await;
-        let asked = story.writes("");
-        assert!(asked <= 20, "{asked} writes in an hour for one that fails");
-        story.line.mend();
-        story.until_phase("web", "Stopped").await;
+        scenario.wait(60).await;
+        scenario.calls.take();
+        scenario.wait(HOUR).await;
+        let sent = scenario.writes("");
+        assert!(sent <= 20, "{sent} writes in an hour for one that fails");
+        scenario.faults.clear();
+        scenario.until_phase("web", "Stopped").await;
     });
 }
 
 #[test]
-fn other_namespaces_than_those_to_watch_are_nobodys_business() {
-    tell_alone(&[], async {
-        let mut story = Story::set_up(|_| {}).await;
-        for name in ["ours", "theirs"] {
+fn unwatched_namespaces_are_left_alone() {
+    run_scenario_alone(&[], async {
+        let mut scenario = Scenario::without_operator_on(|_| {}).await;
+        for name in ["watched", "unwatched"] {
             let namespace = json!({ "metadata": { "name": name } });
-            story.create("Namespace", namespace).await;
+            scenario.create("Namespace", namespace).await;
         }
-        story.start_operator_with(|options| {
-            options.namespaces = vec!["ours".to_owned(), "default".to_owned()];
+        scenario.start_operator_with(|options| {
+            options.namespaces = vec!["watched".to_owned(), "default".to_owned()];
         });
-        for namespace in ["theirs", "ours", "default"] {
-            story.namespace = namespace.to_owned();
-            story.machine("web", json!({ "template": "small" })).await;
+        for namespace in ["unwatched", "watched", "default"] {
+            scenario.namespace = namespace.to_owned();
+            scenario
+                .create_machine("web", json!({ "template": "small" }))
+                .await;
         }
-        story.until_phase("web", "Running").await;
-        story.namespace = "ours".to_owned();
-        story.until_phase("web", "Running").await;
-        story.namespace = "theirs".to_owned();
-        story.wait(60).await;
-        let machine = story.get("Machine", "web").await;
+        scenario.until_phase("web", "Running").await;
+        scenario.namespace = "watched".to_owned();
+        scenario.until_phase("web", "Running").await;
+        scenario.namespace = "unwatched".to_owned();
+        scenario.wait(60).await;
+        let machine = scenario.get("Machine", "web").await;
         assert!(machine["status"].is_null() && machine["metadata"]["finalizers"].is_null());
     });
 }
 
 #[test]
-fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
-    tell(async {
-        let mut story = Story::without_operator().await;
-        story.line.die_after(2);
-        story.start_operator();
+fn shutdown_takes_less_than_five_seconds_even_with_unanswered_writes() {
+    run_scenario(async {
+        let mut scenario = Scenario::without_operator().await;
+        scenario.faults.hang_after_writes(2);
+        scenario.start_operator();
         for number in 0..10 {
             let name = format!("web-{number}");
-            story.machine(&name, json!({ "template": "small" })).await;
+            scenario
+                .create_machine(&name, json!({ "template": "small" }))
+                .await;
         }
-        story.until_writes(2).await;
-        let asked = Instant::now();
-        story.stop_operator().await;
+        scenario.until_writes(2).await;
+        let stopped_at = Instant::now();
+        scenario.stop_operator().await;
         assert!(
-            asked.elapsed() < story.ground.patience_of(5),
+            stopped_at.elapsed() < scenario.cluster.timeout_of(5),
             "{:?}",
-            asked.elapsed()
+            stopped_at.elapsed()
         );
-        story.line.mend();
-        story.start_operator();
+        scenario.faults.clear();
+        scenario.start_operator();
         for number in 0..10 {
-            story.until_phase(&format!("web-{number}"), "Running").await;
+            scenario
+                .until_phase(&format!("web-{number}"), "Running")
+                .await;
         }
     });
 }
 
-/// An operator that takes part in an election.
+/// Operator with leader election.
 struct Member {
     calls: Arc<CallCounter>,
-    line: Line,
+    faults: FaultInjector,
     token: CancellationToken,
     running: JoinHandle<()>,
     election: JoinHandle<Leadership>,
 }
 
 impl Member {
-    fn join(story: &Story, identity: &str, seed: u64) -> Self {
-        let (calls, line) = (Arc::new(CallCounter::default()), Line::new());
+    fn join(scenario: &Scenario, identity: &str, seed: u64) -> Self {
+        let (calls, faults) = (Arc::new(CallCounter::default()), FaultInjector::new());
         let candidate = Candidate {
             namespace: SUITE.account.0.to_owned(),
             name: "kubevirt-operator".to_owned(),
             identity: identity.to_owned(),
         };
         let client = |fence, calls: Arc<CallCounter>| {
-            let transport = line.over(story.ground.transport());
+            let transport = faults.wrap(scenario.cluster.transport());
             layered(transport, fence, Limits::UNLIMITED, calls as _)
         };
-        let clock = story.ground.clock();
+        let clock = scenario.cluster.clock();
         let own = client(Fence::open(), Arc::default());
         let election = Election::new(own, candidate, clock.clone(), Random::seeded(seed));
         let (leads, receiver) = watch::channel(false);
         let operator = Operator {
             client: client(election.fence(), calls.clone()),
             lookups: client(Fence::open(), Arc::default()),
-            options: story.options(),
+            options: scenario.options(),
             clock,
             metrics: Metrics::new("test"),
             health: Health::new(),
@@ -363,7 +387,7 @@ impl Member {
         });
         Self {
             calls,
-            line,
+            faults,
             token,
             running,
             election,
@@ -372,64 +396,74 @@ impl Member {
 }
 
 #[test]
-fn of_two_operators_one_writes_and_the_other_takes_over_at_once_when_it_is_released() {
-    tell_alone(&[], async {
-        let story = Story::set_up(|_| {}).await;
-        let first = Member::join(&story, "first", 1);
-        story.wait(5).await;
-        let second = Member::join(&story, "second", 2);
-        story.machine("one", json!({ "template": "small" })).await;
-        story.until_phase("one", "Running").await;
-        story.wait(60).await;
+fn the_standby_takes_over_immediately_when_the_lease_is_released() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::without_operator_on(|_| {}).await;
+        let first = Member::join(&scenario, "first", 1);
+        scenario.wait(5).await;
+        let second = Member::join(&scenario, "second", 2);
+        scenario
+            .create_machine("one", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("one", "Running").await;
+        scenario.wait(60).await;
         assert!(writes(&first.calls) > 0);
         assert_eq!(writes(&second.calls), 0);
 
-        // As a rollout does: the old one ends in order, the new one goes on.
+        // As in a rollout: the old one ends gracefully, the new one continues.
         first.token.cancel();
         first.running.await.unwrap();
         first.election.await.unwrap().release().await.unwrap();
         let released = Instant::now();
-        story.machine("two", json!({ "template": "small" })).await;
-        story.until_phase("two", "Creating").await;
+        scenario
+            .create_machine("two", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("two", "Creating").await;
         assert!(
-            released.elapsed() < story.ground.patience_of(5),
+            released.elapsed() < scenario.cluster.timeout_of(5),
             "{:?}",
             released.elapsed()
         );
-        story.until_phase("two", "Running").await;
+        scenario.until_phase("two", "Running").await;
         assert!(writes(&second.calls) > 0);
     });
 }
 
 #[test]
-fn an_operator_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
-    tell_alone(&[], async {
-        let story = Story::set_up(|_| {}).await;
-        let first = Member::join(&story, "first", 1);
-        story.machine("one", json!({ "template": "small" })).await;
-        story.until_phase("one", "Running").await;
-        let second = Member::join(&story, "second", 2);
-        story.wait(5).await;
+fn a_leader_without_connection_is_replaced_and_writes_nothing_more() {
+    run_scenario_alone(&[], async {
+        let scenario = Scenario::without_operator_on(|_| {}).await;
+        let first = Member::join(&scenario, "first", 1);
+        scenario
+            .create_machine("one", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("one", "Running").await;
+        let second = Member::join(&scenario, "second", 2);
+        scenario.wait(5).await;
 
-        first.line.fail(|_, _| Some(Fault::Refused));
-        first.line.cut();
+        first.faults.inject(|_, _| Some(Fault::Refused));
+        first.faults.drop_connections();
         let cut = Instant::now();
-        story.machine("two", json!({ "template": "small" })).await;
-        story.until_phase("two", "Running").await;
+        scenario
+            .create_machine("two", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("two", "Running").await;
         assert!(
-            cut.elapsed() < story.ground.patience_of(30),
+            cut.elapsed() < scenario.cluster.timeout_of(30),
             "{:?}",
             cut.elapsed()
         );
         let leadership = first.election.await.unwrap();
         leadership.lost().await;
 
-        // It is back, and still believes nothing but its fence.
-        first.line.mend();
+        // The connection is back, but its fence refuses all writes.
+        first.faults.clear();
         first.calls.take();
-        story.machine("three", json!({ "template": "small" })).await;
-        story.until_phase("three", "Running").await;
-        story.wait(60).await;
+        scenario
+            .create_machine("three", json!({ "template": "small" }))
+            .await;
+        scenario.until_phase("three", "Running").await;
+        scenario.wait(60).await;
         assert_eq!(writes(&first.calls), 0);
         assert!(writes(&second.calls) > 0);
         first.running.abort();

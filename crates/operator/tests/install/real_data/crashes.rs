@@ -1,4 +1,4 @@
-//! The operator dies after every single write of an upgrade.
+//! Upgrade during which the operator crashes after every write.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,61 +7,60 @@ use plan::kubevirt::Strategy;
 use serde_json::json;
 
 use super::{
-    data, text_of,
-    world::{differences, world},
+    comparison::{all_objects, differences},
+    data_folder, strategy_of,
 };
 use crate::{
     crashes::crash_until_deployed,
-    ground::{Ground, REGISTRY, tell},
+    scenario::{InstallScenario, REGISTRY, run_scenario},
 };
 
-/// The strategies, read once rather than at every start.
+/// Strategies, parsed once instead of at every start.
 fn given(data: &Path) -> Vec<Given> {
     let versions = ["v1.8.4", "v1.9.0"].into_iter();
     versions
         .map(|version| Given {
             version: version.to_owned(),
-            strategy: Arc::new(Strategy::parse(&text_of(data, version).unwrap()).unwrap()),
+            strategy: Arc::new(Strategy::parse(&strategy_of(data, version).unwrap()).unwrap()),
         })
         .collect()
 }
 
-/// A cluster where v1.8.4 is installed and v1.9.0 is asked for, without the instance types, of which
-/// one is written as the other.
-async fn begin(given: &[Given]) -> Ground {
-    let mut ground = Ground::without_operator(|_| {}).await;
-    ground.options.strategies = given.to_vec();
-    ground.start_operator();
+/// Starts an upgrade from v1.8.4 to v1.9.0, without the instance types, whose many writes are all alike.
+async fn start_upgrade(given: &[Given]) -> InstallScenario {
+    let mut scenario = InstallScenario::without_operator(|_| {}).await;
+    scenario.options.strategies = given.to_vec();
+    scenario.start_operator();
     let without = json!({ "commonInstancetypesDeployment": { "enabled": false } });
-    ground
+    scenario
         .install_with(json!({
             "imageTag": "v1.8.4", "imageRegistry": REGISTRY, "configuration": without,
         }))
         .await;
-    ground.until_deployed("v1.8.4").await;
-    ground.asked();
-    ground.change(json!({ "imageTag": "v1.9.0" })).await;
-    ground
+    scenario.until_deployed("v1.8.4").await;
+    scenario.take_requests();
+    scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+    scenario
 }
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
-    let data = data();
-    tell(async {
+fn an_upgrade_with_a_crash_after_every_write_has_the_same_result() {
+    let data = data_folder();
+    run_scenario(async {
         let given = given(&data);
-        let ground = begin(&given).await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(300).await;
-        let undisturbed = world(&ground.client).await;
-        drop(ground);
+        let scenario = start_upgrade(&given).await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(300).await;
+        let undisturbed = all_objects(&scenario.client).await;
+        drop(scenario);
 
-        let mut ground = begin(&given).await;
-        let crashes = crash_until_deployed(&mut ground, "v1.9.0").await;
+        let mut scenario = start_upgrade(&given).await;
+        let crashes = crash_until_deployed(&mut scenario, "v1.9.0").await;
         assert!(crashes > 100, "{crashes}");
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(300).await;
-        let disturbed = world(&ground.client).await;
+        scenario.until_deployed("v1.9.0").await;
+        scenario.wait(300).await;
+        let disturbed = all_objects(&scenario.client).await;
         let differences = differences(&undisturbed, &disturbed);
         assert!(differences.is_empty(), "{differences:#?}");
     });

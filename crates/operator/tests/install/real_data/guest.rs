@@ -1,4 +1,4 @@
-//! A virtual machine that runs while KubeVirt changes.
+//! VirtualMachine that runs while KubeVirt changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,31 +7,31 @@ use kube::api::{DynamicObject, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::ground::Ground;
+use crate::scenario::InstallScenario;
 
 const NAME: &str = "web";
 const NAMESPACE: &str = "default";
 
-/// A virtual machine that runs, and everything that was seen of it since.
+/// Running VirtualMachine with a recording of its instance.
 pub(super) struct Guest {
     uid: Value,
     node: Value,
-    seen: Arc<Mutex<Vec<Value>>>,
+    phases: Arc<Mutex<Vec<Value>>>,
     following: JoinHandle<()>,
 }
 
 impl Guest {
-    /// Starts a virtual machine, and waits until it runs.
-    pub(super) async fn start(ground: &Ground) -> Self {
+    /// Starts a VirtualMachine and waits until it runs.
+    pub(super) async fn start(scenario: &InstallScenario) -> Self {
         let domain = json!({ "devices": {}, "memory": { "guest": "1Gi" } });
         let vm = json!({
             "metadata": { "name": NAME, "namespace": NAMESPACE },
             "spec": { "runStrategy": "Always", "template": { "spec": { "domain": domain } } },
         });
-        ground.create("VirtualMachine", vm).await;
-        let api = ground.api_in("VirtualMachineInstance", NAMESPACE);
+        scenario.create("VirtualMachine", vm).await;
+        let api = scenario.api_in("VirtualMachineInstance", NAMESPACE);
         let running = loop {
-            ground.wait(1).await;
+            scenario.wait(1).await;
             if let Some(found) = api.get_opt(NAME).await.unwrap()
                 && found.data["status"]["phase"] == "Running"
             {
@@ -39,9 +39,9 @@ impl Guest {
             }
         };
         let version = running.metadata.resource_version.clone().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let phases = Arc::new(Mutex::new(Vec::new()));
         let following = tokio::spawn({
-            let seen = Arc::clone(&seen);
+            let phases = Arc::clone(&phases);
             async move {
                 let mut version = version;
                 loop {
@@ -55,7 +55,8 @@ impl Guest {
                             continue;
                         };
                         version = object.metadata.resource_version.clone().unwrap();
-                        seen.lock()
+                        phases
+                            .lock()
                             .unwrap()
                             .push(object.data["status"]["phase"].clone());
                     }
@@ -65,20 +66,20 @@ impl Guest {
         Self {
             uid: json!(running.metadata.uid),
             node: running.data["status"]["nodeName"].clone(),
-            seen,
+            phases,
             following,
         }
     }
 
-    /// It has run all the time, and still does where it did.
-    pub(super) async fn still_runs(&self, ground: &Ground) {
-        let api = ground.api_in("VirtualMachineInstance", NAMESPACE);
+    /// Asserts that it has run without interruption on the same node.
+    pub(super) async fn still_runs(&self, scenario: &InstallScenario) {
+        let api = scenario.api_in("VirtualMachineInstance", NAMESPACE);
         let found: DynamicObject = api.get(NAME).await.unwrap();
         assert_eq!(json!(found.metadata.uid), self.uid);
         assert_eq!(found.data["status"]["nodeName"], self.node);
         assert_eq!(found.data["status"]["phase"], "Running");
-        let seen = self.seen.lock().unwrap();
-        assert!(seen.iter().all(|phase| phase == "Running"), "{seen:?}");
+        let phases = self.phases.lock().unwrap();
+        assert!(phases.iter().all(|phase| phase == "Running"), "{phases:?}");
         assert!(!self.following.is_finished());
     }
 }

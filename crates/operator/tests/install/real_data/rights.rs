@@ -1,17 +1,17 @@
-//! Under the rights that KubeVirt's own operator has, over a release that is left out.
+//! Installation with the rights of upstream's virt-operator, over a release of it.
 
 use serde_json::{Value, json};
 
-use super::{change_to, data, life::remove, released};
+use super::{data_folder, lifecycle::remove, upgrade_to, with_released_strategies};
 use crate::{
-    census::census,
-    ground::{Ground, tell},
+    inventory::inventory,
+    scenario::{InstallScenario, run_scenario},
 };
 
-/// What the operator needs besides the rights of KubeVirt's own operator: it watches priority classes,
-/// which releases may bring, and at the removal it deletes pools before their virtual machines, which
-/// they would make again.
-fn missing() -> Value {
+/// Rights that the operator needs beyond those of upstream's virt-operator: it watches PriorityClasses,
+/// which releases may contain, and at the removal it deletes pools before their VirtualMachines, which
+/// the pools would recreate.
+fn additional_rules() -> Value {
     json!([
         {
             "apiGroups": ["scheduling.k8s.io"],
@@ -28,29 +28,29 @@ fn missing() -> Value {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_rights_of_kubevirts_own_operator_are_enough_with_a_few_more() {
-    let data = data();
-    tell(async {
-        let mut ground = Ground::without_rights(released(&data)).await;
+fn the_rights_of_upstream_virt_operator_suffice_with_few_additions() {
+    let data = data_folder();
+    run_scenario(async {
+        let mut scenario = InstallScenario::without_rights(with_released_strategies(&data)).await;
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kubevirt" },
         });
         for object in [namespace, authentication_reader()] {
-            sandbox::apply(&ground.client, object).await.unwrap();
+            sandbox::apply(&scenario.client, object).await.unwrap();
         }
-        ground
+        scenario
             .apply_file(data.join("v1.9.0/rbac.operator.yaml"))
             .await;
-        grant(&ground, missing()).await;
-        ground.start_operator();
-        ground.wait(60).await;
-        let before = census(&ground.client).await;
-        ground.install("v1.7.4").await;
-        ground.until_deployed("v1.7.4").await;
-        change_to(&ground, "v1.9.0").await;
-        sandbox::apply(&ground.client, pool()).await.unwrap();
-        remove(&ground, &before).await;
-        let refused = ground.calls.take();
+        grant(&scenario, additional_rules()).await;
+        scenario.start_operator();
+        scenario.wait(60).await;
+        let before = inventory(&scenario.client).await;
+        scenario.install("v1.7.4").await;
+        scenario.until_deployed("v1.7.4").await;
+        upgrade_to(&scenario, "v1.9.0").await;
+        sandbox::apply(&scenario.client, pool()).await.unwrap();
+        remove(&scenario, &before).await;
+        let refused = scenario.calls.take();
         let refused: Vec<_> = refused
             .into_keys()
             .filter(|(_, _, code)| code == "403")
@@ -59,8 +59,7 @@ fn the_rights_of_kubevirts_own_operator_are_enough_with_a_few_more() {
     });
 }
 
-/// A role that every cluster has from its start. A release binds it, which nobody may who has not got
-/// the rights that are in it.
+/// Role that every cluster has. A release binds it, which requires the rights in it.
 fn authentication_reader() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -75,7 +74,6 @@ fn authentication_reader() -> Value {
     })
 }
 
-/// A pool of virtual machines.
 fn pool() -> Value {
     let labels = json!({ "example.com/pool": "web" });
     let domain = json!({ "devices": {} });
@@ -96,8 +94,7 @@ fn pool() -> Value {
     })
 }
 
-/// Gives the operator further rights.
-async fn grant(ground: &Ground, rules: Value) {
+async fn grant(scenario: &InstallScenario, rules: Value) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": { "name": "more" }, "rules": rules,
@@ -113,6 +110,6 @@ async fn grant(ground: &Ground, rules: Value) {
         }],
     });
     for object in [role, binding] {
-        sandbox::apply(&ground.client, object).await.unwrap();
+        sandbox::apply(&scenario.client, object).await.unwrap();
     }
 }

@@ -1,43 +1,43 @@
-//! A release that fails is given up where that is wished.
+//! Automatic rollback of a release that fails.
 
 use api::kubevirt::install::{GIVEN_UP, ROLLBACK_POLICY};
 use sandbox::faults::Faults;
 use serde_json::json;
 
-use super::{data, guest::Guest, released};
-use crate::ground::{Ground, NAME, tell};
+use super::{data_folder, guest::Guest, with_released_strategies};
+use crate::scenario::{InstallScenario, NAME, run_scenario};
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_release_that_fails_on_the_first_node_goes_back_to_the_last_one() {
-    let data = data();
-    tell(async {
+fn a_release_that_fails_on_the_canary_is_rolled_back() {
+    let data = data_folder();
+    run_scenario(async {
         let faults = "[{kind: DaemonSet, name: virt-handler, \
             fault: 'CrashLoopBackOff=virt-handler:v1.9.0'}]";
-        let ground = Ground::begin_with(|setup| {
-            released(&data)(setup);
+        let scenario = InstallScenario::start_with(|setup| {
+            with_released_strategies(&data)(setup);
             setup.faults = Faults::from_yaml(faults).unwrap();
         })
         .await;
-        ground.install("v1.8.4").await;
-        ground.until_deployed("v1.8.4").await;
-        let guest = Guest::start(&ground).await;
+        scenario.install("v1.8.4").await;
+        scenario.until_deployed("v1.8.4").await;
+        let guest = Guest::start(&scenario).await;
         let policy = json!({ "metadata": { "annotations": { ROLLBACK_POLICY: "OnFailure" } } });
-        ground.patch("KubeVirt", NAME, policy).await;
-        ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        ground
+        scenario.patch("KubeVirt", NAME, policy).await;
+        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
+        scenario
             .until("KubeVirt", NAME, |kubevirt| {
                 kubevirt["metadata"]["annotations"][GIVEN_UP].is_string()
             })
             .await;
-        ground.until_deployed("v1.8.4").await;
-        guest.still_runs(&ground).await;
-        let handler = ground.get("DaemonSet", "virt-handler").await;
+        scenario.until_deployed("v1.8.4").await;
+        guest.still_runs(&scenario).await;
+        let handler = scenario.get("DaemonSet", "virt-handler").await;
         let image = &handler["spec"]["template"]["spec"]["containers"][0]["image"];
         assert_eq!(image, "registry.example/kubevirt/virt-handler:v1.8.4");
-        ground.wait(60).await;
-        ground.asked();
-        ground.wait(3600).await;
-        assert_eq!(ground.asked(), [].into());
+        scenario.wait(60).await;
+        scenario.take_requests();
+        scenario.wait(3600).await;
+        assert_eq!(scenario.take_requests(), [].into());
     });
 }
