@@ -1,4 +1,4 @@
-//! Metrics of the Machine operator, and in [`installation`] those of the KubeVirt operator.
+//! Prometheus metrics of the Machine operator, and in `installation` of the KubeVirt operator.
 //!
 //! The specification gives names, types and labels of the first six. The number of series is bounded:
 //! label values are constants of the program, or [`BoundedNames`].
@@ -107,8 +107,8 @@ struct Build {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    names: Names,
-    series: Series,
+    names: Arc<Names>,
+    series: Arc<Series>,
 }
 
 /// Label values that users choose.
@@ -170,8 +170,8 @@ impl Metrics {
         series.build_info.get_or_create(&Build { version }).set(1);
         Self {
             registry: Arc::new(series.registry()),
-            names: Names::default(),
-            series,
+            names: Arc::default(),
+            series: Arc::new(series),
         }
     }
 

@@ -234,7 +234,11 @@ impl Leadership {
             };
             election.fence.close();
             let lease = election.lock.name();
-            tracing::error!(%lease, reason = %loss, "lost the Lease {lease}: this process is no longer the leader");
+            tracing::error!(
+                %lease,
+                reason = %loss,
+                "lost the Lease {lease}: this process is no longer the leader"
+            );
             sender.send_replace(Some(loss));
             None
         });
@@ -277,7 +281,11 @@ impl Leadership {
         match &released {
             Ok(()) => tracing::info!(%lease, "released the Lease {lease}"),
             Err(error) => {
-                tracing::warn!(%lease, %error, "could not release the Lease {lease}: a successor has to wait until it expires")
+                tracing::warn!(
+                    %lease,
+                    %error,
+                    "could not release the Lease {lease}: a successor has to wait until it expires"
+                );
             }
         }
         released

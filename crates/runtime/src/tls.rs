@@ -138,7 +138,7 @@ impl Server {
         match self.token.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => self.http(stream).await,
             Some(Ok(Err(error))) => {
-                debug!(%error, "TLS handshake with a client of the webhook failed")
+                debug!(%error, "TLS handshake with a client of the webhook failed");
             }
             Some(Err(_)) => debug!("TLS handshake with a client of the webhook timed out"),
             None => {}

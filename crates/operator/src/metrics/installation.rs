@@ -27,7 +27,7 @@ pub struct InstallationMetrics {
     registry: Arc<Registry>,
     resources: BoundedNames,
     host: Arc<str>,
-    series: Series,
+    series: Arc<Series>,
 }
 
 /// Status of the KubeVirt resource.
@@ -108,7 +108,7 @@ impl InstallationMetrics {
             registry: Arc::new(series.registry()),
             resources: BoundedNames::default(),
             host: host.into(),
-            series,
+            series: Arc::new(series),
         }
     }
 
