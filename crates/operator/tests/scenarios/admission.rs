@@ -128,7 +128,7 @@ fn a_contradictory_spec_is_refused_with_all_its_errors() {
         let answer = scenario.try_create("Machine", "web", spec).await;
         answer.is_refused(&[
             "spec.disks[0].size: is missing: give the size of disk \"data\"",
-            "spec.cloudInit.secretRef.name: is the name of the Secret that the operator makes",
+            "spec.cloudInit.secretRef.name: is the name of the Secret that the operator creates",
         ]);
         assert!(scenario.find("Machine", "web").await.is_none());
     });
