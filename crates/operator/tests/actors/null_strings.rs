@@ -29,7 +29,9 @@ pub(crate) async fn allow_null_strings(client: &Client) {
             return;
         }
     }
-    println!("this API server takes empty texts for null: KubeVirt's definitions allow it");
+    println!(
+        "this API server decodes empty strings as null: allowing null in KubeVirt's definitions"
+    );
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions: Api<DynamicObject> =
         Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
