@@ -1,6 +1,6 @@
-//! Certificates in Secrets, of both operators: what is in them, and how they are made.
+//! Certificates in the Secrets of both operators: parsing, and issuing.
 //!
-//! Keys are looked at and not kept: what is known of a Secret has none in it.
+//! Keys are read and not kept: the parsed form does not contain them.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,17 @@ use runtime::{
     metrics::Validity,
 };
 
-/// The data of a Secret.
 pub(crate) type Data = BTreeMap<String, ByteString>;
 
-/// What is in a Secret.
+/// Parsed certificates of a Secret.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct Parsed {
     current: CertificateInfo,
     next: Option<CertificateInfo>,
 }
 
-impl Read {
-    /// What is in a Secret with this data; None if there is no certificate that can be read.
+impl Parsed {
+    /// Parses the data of a Secret; None if there is no valid certificate.
     pub(crate) fn of(data: &Data) -> Option<Self> {
         let facts = |certificate: &str, key: &str| {
             read(part(data, certificate), part(data, key), &[] as &[&str]).ok()
@@ -41,12 +40,12 @@ impl Read {
         })
     }
 
-    /// From when until when the certificate is valid.
+    /// Start and end of the validity.
     pub(crate) fn validity(&self) -> (Timestamp, Timestamp) {
         (self.current.not_before, self.current.not_after)
     }
 
-    /// The certificates of the Secret, if it is that of a CA.
+    /// Certificates of the Secret, if it is that of a CA.
     pub(crate) fn authorities(&self) -> impl Iterator<Item = Authority> {
         let all = [Some(&self.current), self.next.as_ref()];
         all.into_iter().flatten().map(|facts| Authority {
@@ -56,7 +55,7 @@ impl Read {
     }
 }
 
-/// How long certificates are valid, by their Secrets.
+/// Validity of certificates, by Secret.
 pub(crate) fn validities(pairs: &BTreeMap<String, Pair>) -> BTreeMap<String, Validity> {
     let pairs = pairs.iter();
     pairs
@@ -70,12 +69,12 @@ pub(crate) fn validities(pairs: &BTreeMap<String, Pair>) -> BTreeMap<String, Val
         .collect()
 }
 
-/// What a Secret has under that name.
+/// Value of a key in a Secret; empty if it is missing.
 pub(crate) fn part<'a>(data: &'a Data, key: &str) -> &'a [u8] {
     data.get(key).map_or(&[], |ByteString(bytes)| bytes)
 }
 
-/// The certificates of a bundle.
+/// Certificates of a CA bundle.
 pub(crate) fn known(bundle: &str) -> Vec<BundleCertificate> {
     let known = parse_bundle(bundle).into_iter();
     known
@@ -108,10 +107,10 @@ impl AsRef<str> for Authority {
     }
 }
 
-/// What is known of a Secret. To check a signature takes long: who has signed what was known before
-/// is not asked again while that CA is there.
-pub(crate) fn pair(read: Read, before: Option<&Pair>, authorities: &[Authority]) -> Pair {
-    let Read { current, next } = read;
+/// Observed state of a Secret. Checking signatures is expensive: the signer of an unchanged certificate
+/// is kept while that CA exists.
+pub(crate) fn pair(parsed: Parsed, before: Option<&Pair>, authorities: &[Authority]) -> Pair {
+    let Parsed { current, next } = parsed;
     let before = before.filter(|before| before.certificate == current.certificate);
     let known = before.and_then(|before| before.signed_by.clone());
     let known = known.filter(|signer| {
@@ -169,8 +168,8 @@ fn of_facts(facts: CertificateInfo, signed_by: Option<Signer>, next: Option<Box<
     }
 }
 
-/// Makes a key and a certificate, signed by the CA in office of a Secret with the data of `signer`.
-pub(crate) fn make(
+/// Issues a key and a certificate, signed by the current CA in `signer`.
+pub(crate) fn issue_pair(
     new: &NewCertificate,
     signer: Option<&Data>,
 ) -> Result<(ByteString, ByteString), IssueError> {

@@ -1,3 +1,5 @@
+//! Command line.
+
 mod completions;
 mod crds;
 mod input;
@@ -22,9 +24,9 @@ use clap::{Parser, Subcommand};
 
 /// Virtual machines on Kubernetes, from a few lines of YAML.
 ///
-/// A Machine (vitistack.io/v1alpha1) becomes a KubeVirt VirtualMachine with its disks, networks
-/// and cloud-init. `run` is the operator that does this in a cluster; the other commands show what a
-/// Machine becomes, what is wrong with it, and how all of it behaves in a sandbox.
+/// The operator turns each Machine (vitistack.io/v1alpha1) into a KubeVirt VirtualMachine with disks,
+/// networks and cloud-init data. `run` starts the operator in a cluster. The other commands validate
+/// Machines, render and preview their objects, and run a sandbox cluster.
 #[derive(Parser)]
 #[command(name = "kubevirt-operator", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -49,16 +51,15 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// How a command ended.
+/// Result of a command, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// All is well.
     Fine,
-    /// Something would change.
+    /// A preview has changes.
     Changes,
-    /// What was given is not right.
+    /// The input is invalid, or the command failed.
     Problems,
-    /// What was given cannot be read.
+    /// The input cannot be read.
     Unreadable,
 }
 
@@ -93,12 +94,12 @@ impl Cli {
     }
 }
 
-/// The runtime of commands that serve or watch.
+/// Async runtime, with logs on standard error.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     use tracing_subscriber::{EnvFilter, fmt};
-    // Silent unless RUST_LOG asks for more: what matters is told by the commands themselves.
+    // Errors only, unless RUST_LOG is set: the commands print their own results.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
-    // Set already when commands are run by tests.
+    // Fails if a test has initialized it before.
     let _ = fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -108,7 +109,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Waits for Ctrl-C, or for the signal by which Kubernetes ends a container.
+/// Waits for SIGINT or SIGTERM.
 async fn signal() -> std::io::Result<()> {
     #[cfg(unix)]
     {
@@ -123,7 +124,7 @@ async fn signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }
 
-/// Ends a command whose output went wrong. A reader that has seen enough (`| head`) is no error.
+/// Outcome of writing the output. A closed pipe (`| head`) is no error.
 fn written(result: std::io::Result<()>, report: &mut crate::report::Report) -> Outcome {
     match result {
         Ok(()) => Outcome::Fine,
@@ -140,7 +141,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn the_command_line_is_valid() {
         super::Cli::command().debug_assert();
     }
 }

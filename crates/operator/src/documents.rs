@@ -1,9 +1,8 @@
-//! Documents from files, folders and standard input.
+//! Reader of YAML and JSON documents in files, directories and standard input.
 //!
-//! Whatever the bytes are, reading them ends with documents or with an error that names the file
-//! and the document, in bounded memory: a file has a largest size and a largest number of
-//! documents, and YAML has a budget for nesting, nodes and the expansion of aliases. One bad
-//! document does not hide the others of its file.
+//! Any input results in documents, or in errors that name the file and the document, in bounded memory:
+//! the size of a file, its number of documents, and nesting, nodes and alias expansion of YAML are
+//! limited. An invalid document does not hide the others of its file.
 
 use std::{
     fmt, fs,
@@ -15,31 +14,26 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-/// The largest file that is read.
 pub const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The most documents in a file.
 pub const MAX_DOCUMENTS: usize = 100_000;
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// One document, and where it was found.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Where it was found.
     pub origin: Origin,
-    /// What it says.
     pub value: Value,
 }
 
-/// Where a document was found.
+/// Location of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The file, or `stdin`.
+    /// Path of the file, or `stdin`.
     pub file: Arc<str>,
-    /// Which of the file's documents, from 1.
+    /// Number of the document in the file, from 1.
     pub document: usize,
-    /// Which item, from 0, when the document is a list.
+    /// Index of the item, if the document is a list.
     pub item: Option<usize>,
 }
 
@@ -53,65 +47,39 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why something cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file cannot be read.
     #[error("{file}: {source}")]
-    Io {
-        /// The file.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is too large.
+    Io { file: String, source: io::Error },
     #[error("{file}: is larger than {} MiB: split it into several files", MAX_FILE_BYTES >> 20)]
-    FileTooLarge {
-        /// The file.
-        file: Arc<str>,
-    },
-    /// The file is not text.
-    #[error("{file}: is not UTF-8 text: byte {position} does not belong there")]
+    FileTooLarge { file: Arc<str> },
+    #[error("{file}: is not UTF-8 text: invalid byte at offset {position}")]
     NotText {
-        /// The file.
         file: Arc<str>,
-        /// The first byte that is not UTF-8, from 0.
+        /// Offset of the first invalid byte.
         position: usize,
     },
-    /// The folder holds nothing to read.
-    #[error("{folder}: holds no .yaml, .yml or .json file")]
-    EmptyFolder {
-        /// The folder.
-        folder: String,
-    },
-    /// The file has too many documents.
+    #[error("{directory}: contains no .yaml, .yml or .json file")]
+    EmptyDirectory { directory: String },
     #[error("{file}: has more than {MAX_DOCUMENTS} documents: split it into several files")]
-    TooManyDocuments {
-        /// The file.
-        file: Arc<str>,
-    },
-    /// The document is not YAML.
+    TooManyDocuments { file: Arc<str> },
     #[error("{origin}: line {line}: {message}")]
     NotYaml {
-        /// The document.
         origin: Origin,
-        /// The line in the file, from 1.
+        /// Line in the file, from 1.
         line: usize,
-        /// Why. Does not quote the document: it may hold secrets.
+        /// Does not quote the document, which may contain confidential data.
         message: String,
     },
 }
 
-/// A file, or standard input.
 #[derive(Debug)]
 pub enum Source {
-    /// Standard input.
     Stdin,
-    /// A file.
     File(PathBuf),
 }
 
-/// The files that `paths` name: `-` is standard input, a folder stands for the manifests in it.
+/// Sources at `paths`: `-` is standard input; a directory stands for the manifests in it.
 pub fn sources(paths: &[PathBuf], recursive: bool) -> Vec<Result<Source, ReadError>> {
     let mut found = Vec::new();
     for path in paths {
@@ -121,8 +89,8 @@ pub fn sources(paths: &[PathBuf], recursive: bool) -> Vec<Result<Source, ReadErr
             let before = found.len();
             walk(path, recursive, &mut found);
             if found.len() == before {
-                found.push(Err(ReadError::EmptyFolder {
-                    folder: path.display().to_string(),
+                found.push(Err(ReadError::EmptyDirectory {
+                    directory: path.display().to_string(),
                 }));
             }
         } else {
@@ -132,13 +100,13 @@ pub fn sources(paths: &[PathBuf], recursive: bool) -> Vec<Result<Source, ReadErr
     found
 }
 
-fn walk(folder: &Path, recursive: bool, found: &mut Vec<Result<Source, ReadError>>) {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+fn walk(directory: &Path, recursive: bool, found: &mut Vec<Result<Source, ReadError>>) {
+    let entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut entries = match entries {
         Ok(entries) => entries,
         Err(source) => {
             found.push(Err(ReadError::Io {
-                file: folder.display().to_string(),
+                file: directory.display().to_string(),
                 source,
             }));
             return;
@@ -150,7 +118,7 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<Result<Source, ReadError
         let is_manifest = path
             .extension()
             .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
-        // Links to folders are not followed: they may lead in circles.
+        // Symbolic links to directories are not followed: they may form cycles.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             if recursive {
                 walk(&path, recursive, found);
@@ -230,7 +198,7 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Result<Document, ReadE
     Ok(documents)
 }
 
-/// The documents of a part: none, one, or several JSON objects one after the other.
+/// Documents of a part: none, one, or several concatenated JSON objects.
 fn parse_part(part: &Part<'_>, origin: &Origin) -> Result<Vec<Value>, ReadError> {
     let yaml = parse_one(part, origin);
     if yaml.is_err() && part.text.trim_start().starts_with('{') {
@@ -269,15 +237,15 @@ fn parse_one(part: &Part<'_>, origin: &Origin) -> Result<Value, ReadError> {
     })
 }
 
-/// What is wrong with a document, in words for the person who wrote it. The parser's own words are
-/// for programmers, and tell the line again, counted from the beginning of the document.
+/// Error message for the author of a document. The parser's message repeats the line, counted from the
+/// start of the document.
 fn plain(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     match error.without_snippet() {
-        Error::DuplicateMappingKey { .. } => "a key is there twice in one mapping".to_owned(),
+        Error::DuplicateMappingKey { .. } => "a mapping contains a key twice".to_owned(),
         Error::Budget { .. } => "is nested too deeply, or has too many parts".to_owned(),
         Error::MultipleDocuments { .. } => {
-            "goes on after its end: put --- between documents".to_owned()
+            "has content after its end: separate documents with ---".to_owned()
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias refers to itself".to_owned(),
         Error::NonFiniteFloat { .. } => {
@@ -287,9 +255,9 @@ fn plain(error: &serde_saphyr::Error) -> String {
         other => {
             let message = other.to_string();
             let message = message.lines().next().unwrap_or_default();
-            // Reported in several ways, depending on where the limit was met.
+            // The parser reports this limit with several errors.
             if message.starts_with("alias ") && message.contains("exceeded") {
-                return "its aliases stand for too much".to_owned();
+                return "its aliases expand to too much data".to_owned();
             }
             let end = message
                 .find(" at line ")
@@ -302,11 +270,11 @@ fn plain(error: &serde_saphyr::Error) -> String {
 
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
-        // A snippet would quote the document, which may hold secrets.
+        // A snippet would quote the document, which may contain confidential data.
         with_snippet: false,
-        // As kubectl reads it: 017 is fifteen, and `y` is true.
+        // As in kubectl: 017 is fifteen, and `y` is true.
         legacy_octal_numbers: true,
-        // Aliases that stand for more than this are a bomb, not a manifest.
+        // Larger expansions are attacks, not manifests.
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: 100_000,
         },
@@ -317,15 +285,11 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// Writes whole numbers as integers, as kubectl does when it turns YAML into JSON: `2.0` and `2e3`
-/// are integers to the API server.
+/// Turns whole numbers into integers, as kubectl does: `2.0` and `2e3` are integers to the API server.
 pub(crate) fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "it was held against the bounds"
-            )]
+            #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
             if let Some(whole) = number
                 .as_f64()
                 .filter(|n| n.fract() == 0.0 && n.abs() < 9e18)
@@ -339,7 +303,7 @@ pub(crate) fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// The items of a list, as `kubectl get -o yaml` prints it, or the document itself.
+/// Items of a list, as `kubectl get -o yaml` prints it, or the document itself.
 fn items(mut value: Value, origin: Origin) -> Vec<Document> {
     let is_list = value
         .get("kind")
@@ -357,16 +321,16 @@ fn items(mut value: Value, origin: Origin) -> Vec<Document> {
                 value,
             })
             .collect(),
-        taken => {
-            if let (Some(items), Some(place)) = (taken, value.get_mut("items")) {
-                *place = items;
+        other => {
+            if let (Some(items), Some(field)) = (other, value.get_mut("items")) {
+                *field = items;
             }
             vec![Document { origin, value }]
         }
     }
 }
 
-/// A part of a file between two document markers.
+/// Part of a file between two document markers.
 struct Part<'a> {
     text: &'a str,
     first_line: usize,
@@ -389,7 +353,7 @@ fn split(text: &str) -> Vec<Part<'_>> {
                 text: &text[start..position],
                 first_line,
             });
-            // What follows the marker on its line belongs to the document.
+            // The rest of the marker's line belongs to the document.
             start = position + "---".len();
             first_line = index + 1;
         }

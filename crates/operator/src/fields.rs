@@ -1,4 +1,4 @@
-//! Fields that change, for people to read.
+//! Text output of changed fields.
 
 use std::io::{self, Write};
 
@@ -14,10 +14,10 @@ pub(crate) const DELETE: Style = AnsiColor::Red.on_default();
 pub(crate) const HEADING: Style = Style::new().bold();
 const PLAIN: Style = Style::new();
 
-/// As much of a value is shown.
-const LONGEST_VALUE: usize = 100;
+/// Maximum number of characters of a value.
+const MAX_VALUE_CHARS: usize = 100;
 
-/// Prints a field with what it was and what it becomes.
+/// Prints a field with its old and new value.
 pub(crate) fn print(field: &Change, out: &mut impl Write) -> io::Result<()> {
     let Change { path, from, to } = field;
     let path = printable(path);
@@ -38,7 +38,7 @@ pub(crate) fn print(field: &Change, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// A value on one line, shortened.
+/// Value on one line, shortened.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
@@ -46,13 +46,13 @@ fn shown(value: &Value) -> String {
         value => value.to_string(),
     };
     let text = printable(&text);
-    match text.char_indices().nth(LONGEST_VALUE) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text,
     }
 }
 
-/// How many objects are written to, and how.
+/// Number of objects by change.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) create: usize,

@@ -1,26 +1,25 @@
-//! What an installation consists of: the files of config/, embedded, so that the binary alone can
-//! install itself, and the sandbox and the chart cannot grant other rights than those tested here.
+//! Manifests of an installation: the embedded files of config/.
 //!
-//! The definitions of Machine, MachineClass and NetworkConfiguration come from the Rust types instead;
-//! a test holds config/crd against them.
+//! The binary alone can install itself, and sandbox and chart grant the same permissions that are tested
+//! here. The CustomResourceDefinitions come from the Rust types; a test compares config/crd with them.
 
 use std::io;
 
 use serde_json::Value;
 
-/// The namespace of the Machine operator, in the files.
+/// Namespace of the Machine operator in the files.
 pub const NAMESPACE: &str = "kubevirt-operator-system";
 
-/// The image of both operators, in the files.
+/// Image of both operators in the files.
 pub const IMAGE: &str = concat!(
     "ghcr.io/vitistack/kubevirt-operator:",
     env!("CARGO_PKG_VERSION")
 );
 
-/// The ClusterRole of the Machine operator, in the files. KubeVirt's own operator has one of that name.
+/// ClusterRole of the Machine operator in the files. KubeVirt's virt-operator has one of the same name.
 pub const CLUSTER_ROLE: &str = "kubevirt-operator";
 
-/// The namespace of KubeVirt and its operator, in the files.
+/// Namespace of KubeVirt and its operator in the files.
 pub const KUBEVIRT_NAMESPACE: &str = "kubevirt";
 
 macro_rules! config {
@@ -29,7 +28,7 @@ macro_rules! config {
     };
 }
 
-/// The namespace, the account and the rights of the Machine operator.
+/// Namespace, service account and RBAC of the Machine operator.
 pub const MACHINE_RIGHTS: &[&str] = config![
     "rbac/00_namespace.yaml",
     "rbac/service_account.yaml",
@@ -38,17 +37,17 @@ pub const MACHINE_RIGHTS: &[&str] = config![
     "rbac/leader_election_role.yaml",
 ];
 
-/// What the Machine operator may do besides, to serve its webhook.
+/// Additional RBAC of the Machine operator for its webhook.
 pub const WEBHOOK_RIGHTS: &[&str] = config!["rbac/webhook_role.yaml"];
 
-/// The namespace, the accounts and the rights of the KubeVirt operator and of its strategy Jobs.
+/// Namespace, service accounts and RBAC of the KubeVirt operator and its strategy Jobs.
 pub const KUBEVIRT_RIGHTS: &[&str] = config![
     "rbac/virt-operator/priority_class.yaml",
     "rbac/virt-operator/rbac.yaml",
     "rbac/virt-operator/strategy_job.yaml",
 ];
 
-/// Where and about what the API server asks the Machine operator.
+/// Service and configuration of the Machine operator's webhook.
 pub const WEBHOOK: &[&str] = config![
     "webhook/service.yaml",
     "webhook/validating_webhook_configuration.yaml",
@@ -67,34 +66,33 @@ const VIRT_OPERATOR_PROMETHEUS: &[&str] = config![
     "prometheus/virt-operator/rules.yaml",
 ];
 
-/// What can be left out of an installation.
+/// Optional part of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Admission of Machines, MachineClasses and NetworkConfigurations.
+    /// Admission webhook of Machines, MachineClasses and NetworkConfigurations.
     Webhook,
-    /// The operator that installs KubeVirt itself.
+    /// Operator that installs KubeVirt.
     VirtOperator,
     /// ServiceMonitor, alerts and dashboard; they need the Prometheus operator.
     Prometheus,
-    /// Only metrics and admission of the Machine operator can be reached.
+    /// NetworkPolicy that admits traffic to metrics and the webhook only.
     NetworkPolicy,
 }
 
-/// The Machine operator and what is wanted with it.
+/// Machine operator with optional parts.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The namespace of the Machine operator. It is part of the objects only if it is [`NAMESPACE`].
+    /// Namespace of the Machine operator. The Namespace object is included only if it is [`NAMESPACE`].
     pub namespace: String,
-    /// The image of both operators.
+    /// Image of both operators.
     pub image: String,
-    /// The name of the Machine operator's ClusterRole.
+    /// ClusterRole of the Machine operator.
     pub cluster_role: String,
-    /// What there is beside the Machine operator.
     pub parts: Vec<Part>,
 }
 
 impl Installation {
-    /// The objects, in an order in which they can be applied.
+    /// Objects in the order in which to apply them.
     pub fn objects(&self) -> io::Result<Vec<Value>> {
         let mut objects = Vec::new();
         for file in self.files() {
@@ -102,8 +100,8 @@ impl Installation {
                 serde_saphyr::from_multiple(file).map_err(io::Error::other)?;
             objects.extend(documents);
         }
-        // A namespace of another name is somebody's: it may have other pods, which our Pod Security
-        // Standard would refuse, and must not go when the operator does.
+        // Another namespace belongs to the user: it may have pods that the operator's Pod Security
+        // Standard would refuse, and must not be deleted with the operator.
         if self.namespace != NAMESPACE {
             objects.retain(|object| {
                 object["kind"] != "Namespace" || object["metadata"]["name"] != NAMESPACE
@@ -149,7 +147,7 @@ impl Installation {
             .flat_map(|(_, files)| files.iter().copied())
     }
 
-    /// Takes the names of this installation for those of the files.
+    /// Replaces the names in the files by those of this installation.
     fn rename(&self, value: &mut Value) {
         match value {
             Value::String(text) if text == IMAGE => text.clone_from(&self.image),
@@ -160,7 +158,7 @@ impl Installation {
         }
     }
 
-    /// The name is that of other objects too, so it is looked for where a ClusterRole's name stands.
+    /// Renames the ClusterRole in its own name and in role references; other objects have the same name.
     fn rename_cluster_role(&self, object: &mut Value) {
         let place = if object["kind"] == "ClusterRole" {
             "/metadata/name"
@@ -177,7 +175,7 @@ impl Installation {
     }
 }
 
-/// Takes the webhook's port from what is about more than the webhook, and turns the webhook off.
+/// Disables the webhook and removes its ports from objects with other purposes.
 fn leave_out_webhook(object: &mut Value) {
     fn items<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
         let list = object.pointer_mut(path).and_then(Value::as_array_mut);
@@ -205,7 +203,7 @@ fn leave_out_webhook(object: &mut Value) {
     }
 }
 
-/// What others need comes first.
+/// Order of application: dependencies first.
 fn rank(object: &Value) -> usize {
     const ORDER: [&str; 12] = [
         "Namespace",

@@ -1,7 +1,7 @@
-//! The KubeVirt operator: a thin shell around `plan::kubevirt::plan`.
+//! KubeVirt operator: controller around `plan::kubevirt::plan`.
 //!
-//! Guaranteed: what is written is what that function asked for; nothing is written while this
-//! process does not lead; when there is nothing to do, no request is made.
+//! Guaranteed: only the actions of the plan are executed; nothing is written while this process does not
+//! lead; an empty plan sends no request.
 
 #[cfg(test)]
 mod answers;
@@ -30,47 +30,41 @@ use report::Report;
 use runtime::{events, probes::Health, tls::Certificate};
 
 use crate::metrics::InstallationMetrics;
-pub use strategies::Given;
+pub use strategies::StrategyFile;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Tells what time it is.
+/// Wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How the operator goes about its work.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Who and where the operator is.
     pub operator: plan::kubevirt::target::Operator,
-    /// Strategies that need not be looked for in the cluster.
-    pub strategies: Vec<Given>,
-    /// What the webhook answers with; the operator replaces it by what is in the Secret.
+    /// Install strategies from files; others are read from the cluster.
+    pub strategies: Vec<StrategyFile>,
+    /// Certificate that the webhook serves; the operator replaces it by that of the Secret.
     pub webhook: Option<Certificate>,
-    /// Where all randomness comes from, but for keys.
+    /// Seed of the random generator, which is not used for keys.
     pub seed: u64,
 }
 
-/// The operator, ready to run.
+/// KubeVirt operator, ready to run.
 pub struct Operator {
-    /// Speaks to the API server. Writes through it must fail when this process does not lead.
+    /// Client, fenced by leadership.
     pub client: Client,
-    /// How it goes about its work.
     pub options: Options,
-    /// Tells what time it is.
     pub clock: Clock,
-    /// What it counts.
     pub metrics: InstallationMetrics,
-    /// What it says of its health.
     pub health: Health,
     /// Whether this process leads.
     pub leads: watch::Receiver<bool>,
 }
 
 impl Operator {
-    /// An operator that leads, for tests and for the sandbox.
+    /// Operator without leader election, for tests and the sandbox.
     pub fn alone(client: Client, options: Options, clock: Clock) -> Self {
         let (leads, receiver) = watch::channel(true);
-        // Nobody is to tell it otherwise.
+        // Leadership never changes.
         drop(leads);
         Self {
             client,
@@ -82,8 +76,8 @@ impl Operator {
         }
     }
 
-    /// Keeps the installation until the token is cancelled. Returns when the writes under way are
-    /// done, within five seconds.
+    /// Reconciles until the token is cancelled. Returns when the writes in flight are done, within five
+    /// seconds.
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(install::MANAGER, move || clock());

@@ -1,7 +1,7 @@
-//! The commands of `kubevirt-operator`, one file each in `cmd`.
+//! Library of the binary `kubevirt-operator`: commands, and the two operators.
 //!
-//! Commands read documents ([`documents`]), turn them into resources and what those refer to
-//! ([`manifests`]), run the pure functions of the `plan` crate on them, and print.
+//! Each command is a file in `cmd`. The Machine operator is [`machine`], the KubeVirt operator
+//! [`kubevirt`]; both execute what the pure functions of the `plan` crate decide.
 
 mod certificates;
 mod cmd;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Parses the command line, runs the command, and tells how it ended.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     cmd::Cli::parse().run().into()
 }

@@ -1,31 +1,28 @@
-//! Lists of what is watched, for those who look once.
+//! One-time lists through the reflector, for commands that read the cluster once.
 
 use futures::{Stream, StreamExt as _};
 use runtime::reflector::{WatchEvent, WatchFailure};
 
-/// How far a list has come.
+/// Progress of a list.
 pub(crate) enum Progress {
-    /// There is more to come.
-    Goes,
-    /// It is complete.
-    Ended,
-    /// It is refused.
-    Fails(WatchFailure),
+    Incomplete,
+    Complete,
+    Failed(WatchFailure),
 }
 
 impl Progress {
     pub(crate) fn of<T>(change: &WatchEvent<T>) -> Self {
         match change {
-            WatchEvent::ListCompleted { .. } => Self::Ended,
-            WatchEvent::Failing(failure) => Self::Fails(failure.clone()),
-            _ => Self::Goes,
+            WatchEvent::ListCompleted { .. } => Self::Complete,
+            WatchEvent::Failing(failure) => Self::Failed(failure.clone()),
+            _ => Self::Incomplete,
         }
     }
 }
 
-/// What a watch tells until its list is complete. It is dropped then, before it watches. Else why
-/// there is no list; `name` is the plural that users know.
-pub(crate) async fn up_to_the_end<T>(
+/// Collects the events of a watch until its list is complete, and drops it before it watches. `name` is
+/// the plural resource name for the error.
+pub(crate) async fn collect_list<T>(
     changes: impl Stream<Item = T>,
     progress: impl Fn(&T) -> Progress,
     name: &str,
@@ -34,32 +31,32 @@ pub(crate) async fn up_to_the_end<T>(
     let mut all = Vec::new();
     while let Some(change) = changes.next().await {
         match progress(&change) {
-            Progress::Goes => all.push(change),
-            Progress::Ended => {
+            Progress::Incomplete => all.push(change),
+            Progress::Complete => {
                 all.push(change);
                 break;
             }
-            Progress::Fails(failure) => {
+            Progress::Failed(failure) => {
                 let WatchFailure { code, summary, .. } = &failure;
-                return Err(not_listed(*code, summary, name));
+                return Err(list_error(*code, summary, name));
             }
         }
     }
     Ok(all)
 }
 
-/// Why something cannot be listed, and what to do.
-pub(crate) fn not_listed(code: Option<u16>, summary: &str, name: &str) -> String {
+/// Error message, with a remedy, for a failed list.
+pub(crate) fn list_error(code: Option<u16>, summary: &str, name: &str) -> String {
     match code {
         None => format!(
-            "the API server cannot be reached: {summary}: see that it is up, and that the \
-             kubeconfig names the right one"
+            "cannot reach the API server: {summary}: check that it is running and that the \
+             kubeconfig points to it"
         ),
         Some(401) => format!(
-            "the API server does not know who you are: {summary}: renew the credentials in the \
+            "the API server rejected the credentials: {summary}: renew the credentials in the \
              kubeconfig"
         ),
-        Some(403) => format!("{summary}: ask for the right to list {name}"),
-        Some(_) => format!("{name} cannot be listed: {summary}"),
+        Some(403) => format!("{summary}: the user needs permission to list {name}"),
+        Some(_) => format!("cannot list {name}: {summary}"),
     }
 }

@@ -1,7 +1,7 @@
-//! The Machine operator: a thin shell around `plan::machine::plan` and `plan::network::plan`.
+//! Machine operator: controller around `plan::machine::plan` and `plan::network::plan`.
 //!
-//! Guaranteed: what is written is what those functions asked for; nothing is written while this
-//! process does not lead; when there is nothing to do, no request is made.
+//! Guaranteed: only the actions of these plans are executed; nothing is written while this process does
+//! not lead; an empty plan sends no request.
 
 #[cfg(test)]
 pub(crate) mod answers;
@@ -38,40 +38,35 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 pub use webhook::{Questions, Webhook};
 
-/// Tells what time it is.
+/// Wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Measures how long something takes.
+/// Monotonic clock for planning times.
 pub type Stopwatch = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The operator, ready to run.
+/// Machine operator, ready to run.
 pub struct Operator {
-    /// Speaks to the API server. Writes through it must fail when this process does not lead.
+    /// Client for reconciles, fenced by leadership.
     pub client: Client,
-    /// Speaks to the API server for its webhooks, whether this process leads or not, and at a rate of
-    /// its own: whoever asks them must not hold up the operator.
+    /// Client for the live reads of webhooks: not fenced, and with its own rate limit, so that reviews do
+    /// not slow down reconciles.
     pub lookups: Client,
-    /// How it goes about its work.
     pub options: Options,
-    /// Tells what time it is.
     pub clock: Clock,
-    /// Measures how long it computes.
     pub stopwatch: Stopwatch,
-    /// What it counts.
     pub metrics: Metrics,
-    /// What it says of its health.
     pub health: Health,
     /// Whether this process leads.
     pub leads: watch::Receiver<bool>,
-    /// What its webhooks ask it.
+    /// Questions of webhooks to the caches.
     pub questions: Questions,
 }
 
 impl Operator {
-    /// An operator that leads, for tests and for the sandbox.
+    /// Operator without leader election, for tests and the sandbox.
     pub fn alone(client: Client, options: Options, clock: Clock) -> Self {
         let (leads, receiver) = watch::channel(true);
-        // Nobody is to tell it otherwise.
+        // Leadership never changes.
         drop(leads);
         Self {
             lookups: client.clone(),
@@ -86,13 +81,13 @@ impl Operator {
         }
     }
 
-    /// What answers the API server's questions about changes, for as long as this operator runs.
+    /// Admission webhook that uses the caches of this operator while it runs.
     pub fn webhook(&self) -> Webhook {
         Webhook::of(self)
     }
 
-    /// Keeps Machines and NetworkConfigurations until the token is cancelled. Returns when the
-    /// writes under way are done, within five seconds.
+    /// Reconciles until the token is cancelled. Returns when the writes in flight are done, within five
+    /// seconds.
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(api::labels::MANAGER, move || clock());

@@ -1,4 +1,4 @@
-//! The binary `kubevirt-operator`.
+//! Binary `kubevirt-operator`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Documents as the resources they are, and what Machines among them can refer to.
+//! Typed resources of documents, and the surroundings of Machines among them.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -10,39 +10,28 @@ use plan::machine::{Known, Surroundings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A document of a kind that we know.
+/// Resource of a known kind.
 #[derive(Clone, Debug)]
 pub enum Resource {
-    /// A virtual machine.
     Machine(Box<Machine>),
-    /// A size.
     MachineClass(Arc<MachineClass>),
-    /// A network.
     NetworkConfiguration(Arc<NetworkConfiguration>),
-    /// A class of storage that Machines can name.
     StorageClass(Arc<StorageClass>),
-    /// A Secret that Machines can take cloud-init from.
     Secret(Arc<Secret>),
 }
 
-/// What a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `vitistack.io/v1alpha1` Machine.
     Machine,
-    /// `vitistack.io/v1alpha1` MachineClass.
     MachineClass,
-    /// `vitistack.io/v1alpha1` NetworkConfiguration.
     NetworkConfiguration,
-    /// `storage.k8s.io/v1` StorageClass.
     StorageClass,
-    /// `v1` Secret.
     Secret,
 }
 
 impl Kind {
-    /// Whether it is one of the resources that users write for us.
-    pub fn is_ours(self) -> bool {
+    /// Whether the kind is in the API group vitistack.io.
+    pub fn is_vitistack(self) -> bool {
         matches!(
             self,
             Self::Machine | Self::MachineClass | Self::NetworkConfiguration
@@ -50,38 +39,33 @@ impl Kind {
     }
 }
 
-/// Why a document is not one of the kinds that we know.
+/// Document of an unknown kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotOurs {
-    /// Somebody else's: passed over.
+pub enum UnknownKind {
+    /// Kind of another project: ignored.
     Foreign(String),
-    /// Meant for us, or for nobody.
-    Wrong {
-        /// The field.
-        path: &'static str,
-        /// What is wrong, and what to do.
-        message: String,
-    },
+    /// Not a Kubernetes object, or a misspelled kind of vitistack.io.
+    Invalid { path: &'static str, message: String },
 }
 
-/// What a document is, by its apiVersion and kind.
-pub fn kind(value: &Value) -> Result<Kind, NotOurs> {
-    let wrong = |path, message: String| Err(NotOurs::Wrong { path, message });
+/// Kind of a document, by its apiVersion and kind.
+pub fn kind(value: &Value) -> Result<Kind, UnknownKind> {
+    let invalid = |path, message: String| Err(UnknownKind::Invalid { path, message });
     if !value.is_object() {
-        return wrong(
+        return invalid(
             "",
-            "is not a Kubernetes object: give a mapping with apiVersion, kind and metadata"
+            "is not a Kubernetes object: expected a mapping with apiVersion, kind and metadata"
                 .to_owned(),
         );
     }
     let Some(api_version) = value.get("apiVersion").and_then(Value::as_str) else {
-        return wrong(
+        return invalid(
             "apiVersion",
             format!("is missing: for a Machine it is {API_VERSION}"),
         );
     };
     let Some(kind) = value.get("kind").and_then(Value::as_str) else {
-        return wrong("kind", "is missing: for a Machine it is Machine".to_owned());
+        return invalid("kind", "is missing: for a Machine it is Machine".to_owned());
     };
     match (api_version, kind) {
         (API_VERSION, "Machine") => Ok(Kind::Machine),
@@ -89,57 +73,58 @@ pub fn kind(value: &Value) -> Result<Kind, NotOurs> {
         (API_VERSION, "NetworkConfiguration") => Ok(Kind::NetworkConfiguration),
         ("storage.k8s.io/v1", "StorageClass") => Ok(Kind::StorageClass),
         ("v1", "Secret") => Ok(Kind::Secret),
-        (API_VERSION, _) if looks_like_ours(kind) => wrong(
+        (API_VERSION, _) if is_misspelled(kind) => invalid(
             "kind",
             format!("{kind:?} is not known: use Machine, MachineClass or NetworkConfiguration"),
         ),
-        (API_VERSION, _) => Err(NotOurs::Foreign(format!("{kind} ({api_version})"))),
+        (API_VERSION, _) => Err(UnknownKind::Foreign(format!("{kind} ({api_version})"))),
         (_, "Machine" | "MachineClass" | "NetworkConfiguration")
             if api_version.starts_with("vitistack.io/") =>
         {
-            wrong(
+            invalid(
                 "apiVersion",
                 format!("{api_version:?} is not served: use {API_VERSION}"),
             )
         }
         (_, "Machine" | "MachineClass" | "NetworkConfiguration") if !api_version.contains('/') => {
-            wrong(
+            invalid(
                 "apiVersion",
                 format!("{api_version:?} has no {kind}: use {API_VERSION}"),
             )
         }
-        _ => Err(NotOurs::Foreign(format!("{kind} ({api_version})"))),
+        _ => Err(UnknownKind::Foreign(format!("{kind} ({api_version})"))),
     }
 }
 
-/// Whether a kind is one of ours but for one slip; other operators of the same group have their own.
-fn looks_like_ours(kind: &str) -> bool {
-    let is_slip = |ours: &str| {
+/// Whether a kind differs from one of vitistack.io by one character; other kinds of the group belong to
+/// other operators.
+fn is_misspelled(kind: &str) -> bool {
+    let is_close = |known: &str| {
         let kind = kind.to_lowercase();
-        let same = ours
+        let same = known
             .chars()
             .zip(kind.chars())
             .take_while(|(a, b)| a == b)
             .count();
         let rest = |text: &str| text.chars().skip(same).collect::<Vec<_>>();
-        let (ours, kind) = (rest(ours), rest(&kind));
-        let same_end = ours
+        let (known, kind) = (rest(known), rest(&kind));
+        let same_end = known
             .iter()
             .rev()
             .zip(kind.iter().rev())
             .take_while(|(a, b)| a == b)
             .count();
-        ours.len().max(kind.len()) - same_end <= 1
+        known.len().max(kind.len()) - same_end <= 1
     };
     ["machine", "machineclass", "networkconfiguration"]
         .into_iter()
-        .any(is_slip)
+        .any(is_close)
 }
 
-/// A document as the resource that it is. `namespace` is that of documents that name none.
+/// Decodes a document. `namespace` is the default for documents without one.
 pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Resource, String> {
     fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-        T::deserialize(value).map_err(|error| format!("cannot be understood: {error}"))
+        T::deserialize(value).map_err(|error| format!("cannot be decoded: {error}"))
     }
     let value = &without_nulls(value);
     let default_namespace = |metadata: &mut ObjectMeta| {
@@ -161,17 +146,17 @@ pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Re
         }
         Kind::StorageClass => Resource::StorageClass(Arc::new(typed(value)?)),
         Kind::Secret => {
-            // What is wrong with a Secret is not told in detail: it could quote the content.
+            // The error could quote the data.
             let secret: Result<Secret, _> = typed(&without_line_breaks(value));
             let mut secret =
-                secret.map_err(|_| "a Secret that cannot be read is not used".to_owned())?;
+                secret.map_err(|_| "the Secret cannot be decoded and is ignored".to_owned())?;
             default_namespace(&mut secret.metadata);
             Resource::Secret(Arc::new(secret))
         }
     })
 }
 
-/// A document whose labels and annotations are texts: the API server takes a null for an empty one.
+/// Replaces null labels and annotations by empty ones, as the API server does.
 fn without_nulls(value: &Value) -> Cow<'_, Value> {
     let fields = ["labels", "annotations"];
     let entries = |field| value.get("metadata")?.get(field)?.as_object();
@@ -196,7 +181,7 @@ fn without_nulls(value: &Value) -> Cow<'_, Value> {
     Cow::Owned(value)
 }
 
-/// A Secret whose base64 is on one line; people wrap it, and the API server does not mind.
+/// Removes line breaks from base64 data, which the API server accepts.
 fn without_line_breaks(secret: &Value) -> Value {
     let mut secret = secret.clone();
     for field in ["data", "stringData"] {
@@ -214,7 +199,7 @@ fn without_line_breaks(secret: &Value) -> Value {
     secret
 }
 
-/// What Machines among some documents can refer to.
+/// Surroundings of the Machines in a set of documents.
 #[derive(Debug, Default)]
 pub struct Inventory {
     cluster: Surroundings,
@@ -222,7 +207,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Collects what can be referred to. There may be more of it in the cluster.
+    /// Collects the surroundings; the cluster may contain more.
     pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
         let mut classes = Vec::new();
         let mut storage_classes = Vec::new();
@@ -278,7 +263,7 @@ impl Inventory {
         }
     }
 
-    /// What a Machine of a namespace can refer to.
+    /// Surroundings of the Machines of a namespace.
     pub fn surroundings(&self, namespace: Option<&String>) -> &Surroundings {
         self.namespaces
             .get(&namespace.cloned())

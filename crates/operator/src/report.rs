@@ -1,4 +1,4 @@
-//! What is told beside the output: errors and notes, on standard error, coloured on a terminal.
+//! Errors and notes on standard error, colored on a terminal.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::documents::Origin;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const NOTE: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Tells errors at once, and notes at the end, each once however often it was found.
+/// Prints errors at once, and notes when it is dropped, each note once.
 pub(crate) struct Report {
     out: Box<dyn Write>,
     notes: BTreeMap<String, (String, usize)>,
@@ -29,7 +29,7 @@ impl Report {
 
     pub(crate) fn error(&mut self, message: impl Display) {
         let message = printable(&message);
-        // There is nobody left to tell when standard error is gone.
+        // Nothing can be reported when standard error is closed.
         let _ = writeln!(self.out, "{ERROR}error:{ERROR:#} {message}");
     }
 
@@ -38,8 +38,8 @@ impl Report {
         self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;
     }
 
-    /// A note that is about no document.
-    pub(crate) fn remark(&mut self, message: impl Display) {
+    /// Note that does not refer to a document.
+    pub(crate) fn general_note(&mut self, message: impl Display) {
         let message = printable(&message);
         let _ = writeln!(self.out, "{NOTE}note:{NOTE:#} {message}");
     }
@@ -63,7 +63,7 @@ impl Drop for Report {
     }
 }
 
-/// A message on one line, without what a terminal would obey: field names come from documents.
+/// Message on one line, with control characters escaped: field names come from documents.
 pub(crate) fn printable(message: &impl Display) -> String {
     let mut printable = String::new();
     for character in message.to_string().chars() {

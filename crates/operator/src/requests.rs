@@ -1,4 +1,4 @@
-//! The requests we make, each exactly as it goes over the wire.
+//! HTTP requests to the API server, as paths and JSON bodies.
 
 use api::ObjectMeta;
 use http::{Method, Request};
@@ -6,16 +6,14 @@ use kube::{Client, Error, core::Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-/// A client that speaks in paths and bodies.
 #[derive(Clone)]
 pub(crate) struct Requests {
     client: Client,
-    /// Who the API server is told that we are.
+    /// Field manager of all writes.
     manager: &'static str,
 }
 
 impl Requests {
-    /// Requests of a field manager.
     pub(crate) fn new(client: Client, manager: &'static str) -> Self {
         Self { client, manager }
     }
@@ -24,7 +22,7 @@ impl Requests {
         self.send(Method::GET, path, None, &()).await
     }
 
-    /// Reads a type of one's own, without a tree of values in between.
+    /// Reads into a type without building a tree of JSON values first.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
         self.decoded(request(Method::GET, path, None, &())?).await
     }
@@ -53,8 +51,7 @@ impl Requests {
         self.client.request_text(request).await.map(drop)
     }
 
-    /// What the API server serves below `/api`, which is the core group, or `/apis`, which are all
-    /// others in one answer.
+    /// Aggregated discovery below `/api`, the core group, or `/apis`, all other groups.
     pub(crate) async fn discover<T: DeserializeOwned>(&self, root: &str) -> kube::Result<T> {
         let request = Request::get(root).header(
             http::header::ACCEPT,
@@ -65,7 +62,7 @@ impl Requests {
         self.decoded(request).await
     }
 
-    /// Creates an object that must not be there yet.
+    /// Creates an object; fails if it exists.
     pub(crate) async fn create(&self, path: &str, body: &impl Serialize) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}&fieldValidation=Ignore");
@@ -73,15 +70,14 @@ impl Requests {
             .await
     }
 
-    /// Asks whether an object could be created.
-    pub(crate) async fn try_create(&self, path: &str, body: &Value) -> kube::Result<Value> {
+    pub(crate) async fn create_dry_run(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?dryRun=All&fieldManager={manager}&fieldValidation=Ignore");
         self.send(Method::POST, &path, Some("application/json"), body)
             .await
     }
 
-    /// Sets what is in `body`, and drops what we set before and is not in it.
+    /// Server-side apply.
     pub(crate) async fn apply(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}&force=true&fieldValidation=Ignore");
@@ -94,7 +90,8 @@ impl Requests {
         .await
     }
 
-    /// Changes metadata, in a name of its own: what is ours of the object is not meant by it.
+    /// Merge patch of metadata with a separate field manager, so that the fields owned through apply stay
+    /// unchanged.
     pub(crate) async fn label(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}-labels");
@@ -102,7 +99,7 @@ impl Requests {
         self.send(Method::PATCH, &path, media, body).await
     }
 
-    /// Changes what `operations` say, if all their tests hold.
+    /// JSON patch.
     pub(crate) async fn patch(&self, path: &str, operations: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}");
@@ -110,8 +107,8 @@ impl Requests {
         self.send(Method::PATCH, &path, media, operations).await
     }
 
-    /// Deletes this very object; in the version that was seen, if one is given. What depends on it
-    /// is left to the garbage collector.
+    /// Deletes the object with this UID and, if given, this version. Dependents are left to the garbage
+    /// collector.
     pub(crate) async fn delete(
         &self,
         path: &str,
@@ -130,7 +127,7 @@ impl Requests {
             .await
     }
 
-    /// Changes the fields in `body`, and removes those that are null in it.
+    /// Merge patch.
     pub(crate) async fn merge(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}");
@@ -138,7 +135,7 @@ impl Requests {
         self.send(Method::PATCH, &path, media, body).await
     }
 
-    /// Calls KubeVirt; it answers with nothing.
+    /// PUT to a subresource of KubeVirt's API, whose answer is empty.
     pub(crate) async fn call(&self, path: &str) -> kube::Result<()> {
         let request = request(Method::PUT, path, Some("application/json"), &json!({}))?;
         self.client.request_text(request).await.map(drop)
@@ -198,8 +195,8 @@ impl PartialObject {
     }
 }
 
-/// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
-/// that somebody was faster.
+/// Turns the 422 of a JSON patch into a conflict: a failed `test` means that somebody else changed the
+/// object first.
 pub(crate) fn as_conflict(error: Error) -> Error {
     match error {
         Error::Api(mut status) if status.code == 422 => {
@@ -210,33 +207,31 @@ pub(crate) fn as_conflict(error: Error) -> Error {
     }
 }
 
-/// Whether a name is taken: also the answer to our own create whose first answer was lost.
-pub(crate) fn is_taken(error: &Error) -> bool {
+/// Whether the object exists; perhaps from an earlier attempt whose answer was lost.
+pub(crate) fn already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
 }
 
-/// Whether the API server answered with this code.
 pub(crate) fn is_code(error: &Error, code: u16) -> bool {
     matches!(error, Error::Api(status) if status.code == code)
 }
 
-/// The API server's own words. They may quote a field of what we sent, and what we send holds no
-/// secret but in Secrets, whose values the API server does not quote.
-pub(crate) fn words(status: &Status) -> String {
-    let words = match (status.message.as_str(), status.reason.as_str()) {
+/// The API server's message. It may quote fields of the request, which is safe: only Secrets contain
+/// confidential data, and the API server does not quote their values.
+pub(crate) fn status_message(status: &Status) -> String {
+    let message = match (status.message.as_str(), status.reason.as_str()) {
         ("", "") => format!("HTTP status {}", status.code),
         ("", reason) => reason.to_owned(),
         (message, _) => message.to_owned(),
     };
-    in_one_line(&words)
+    in_one_line(&message)
 }
 
-/// Whether null means something in the body of a request ([`plan::null`]).
+/// Whether null has a meaning in the body of a request ([`plan::null`]).
 fn may_contain_null(path: &str, media: Option<&str>) -> bool {
     media == Some("application/merge-patch+json") || path.contains("/securitycontextconstraints/")
 }
 
-/// A text without line breaks.
 pub(crate) fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,9 @@
-//! AdmissionReviews: what the API server asks of a webhook, and how it is answered.
+//! HTTP handler and wire format of AdmissionReviews.
 //!
-//! A webhook does not know who asks. Guaranteed: whatever a body holds, it takes a few times its own
-//! length of memory, and some MiB. Nothing is read on a path that nobody answers; what has no place in
-//! a question is passed over; and an object is decoded, into its type, only if it has at most
-//! 5,000 values: in memory one can take a hundred times the bytes that it is written with.
+//! A webhook cannot authenticate its callers. Guaranteed: a request needs at most a few times the length
+//! of its body in memory, plus some MiB. Bodies on unknown paths are not parsed, unknown fields are
+//! ignored, and an object is decoded only if it has at most 5,000 values: decoded values can take a
+//! hundred times the memory of their JSON.
 
 #[cfg(test)]
 mod hostile;
@@ -20,25 +20,22 @@ use runtime::tls::Handler;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json, value::RawValue};
 
-/// How many values an object may have. The schemas let in some hundreds; a status and the fields that
-/// everybody manages come to that.
-const VALUES: usize = 5_000;
+/// Maximum number of values in an object. The schemas admit some hundreds; status and managed fields
+/// are added to them.
+const MAX_VALUES: usize = 5_000;
 
-/// Why there is no answer.
+/// Reason why a review is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// There is no such path.
-    #[error("there is no such path")]
+pub enum ReviewError {
+    #[error("no webhook is served at this path")]
     Path,
-    /// It is no AdmissionReview.
-    #[error("the body is no AdmissionReview")]
+    #[error("the body is not a valid AdmissionReview")]
     Review,
-    /// It is about more than is looked at.
-    #[error("an object has more than {VALUES} values, or they are nested too deeply")]
+    #[error("an object has more than {MAX_VALUES} values, or they are nested too deeply")]
     Large,
 }
 
-impl Unanswered {
+impl ReviewError {
     fn status(self) -> StatusCode {
         match self {
             Self::Path => StatusCode::NOT_FOUND,
@@ -48,46 +45,39 @@ impl Unanswered {
     }
 }
 
-/// What is asked.
+/// Request of an AdmissionReview.
 #[derive(Clone)]
-pub(crate) struct Asked<'a> {
-    /// What it is about.
+pub(crate) struct ReviewRequest<'a> {
     pub(crate) subject: Subject,
-    /// What is done.
     pub(crate) operation: Operation,
-    /// Who makes the change.
     pub(crate) user_info: User,
-    /// What it is to be; nothing for a deletion.
-    pub(crate) object: Sent<'a>,
-    /// What it was; nothing for a creation.
-    pub(crate) old_object: Sent<'a>,
+    /// New version; empty for a deletion.
+    pub(crate) object: ReviewObject<'a>,
+    /// Old version; empty for a creation.
+    pub(crate) old_object: ReviewObject<'a>,
 }
 
-/// An object as it was sent.
+/// Undecoded object of a review.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Sent<'a>(Option<&'a RawValue>);
+pub(crate) struct ReviewObject<'a>(Option<&'a RawValue>);
 
-/// What is done to an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    /// None that is known here.
     #[default]
     #[serde(other)]
     Other,
 }
 
-/// What a question is about.
+/// Fields of the request that the response repeats.
 #[derive(Clone)]
 pub(crate) struct Subject {
-    /// What tells the question from others.
     uid: String,
-    /// Of what kind the object is.
     kind: Kind,
-    /// Its name; empty if it has none yet.
+    /// Empty if the API server generates the name.
     name: String,
 }
 
@@ -99,7 +89,6 @@ struct Kind {
     kind: String,
 }
 
-/// Who makes a change.
 #[derive(Clone, Default, Deserialize)]
 pub(crate) struct User {
     #[serde(default)]
@@ -130,10 +119,9 @@ struct Wire<'a> {
     old_object: Option<&'a RawValue>,
 }
 
-impl<'a> Asked<'a> {
-    /// What an AdmissionReview asks.
-    pub(crate) fn of(review: &'a [u8]) -> Result<Self, Unanswered> {
-        let Review { request } = decode::from_slice(review).map_err(|_| Unanswered::Review)?;
+impl<'a> ReviewRequest<'a> {
+    pub(crate) fn parse(review: &'a [u8]) -> Result<Self, ReviewError> {
+        let Review { request } = decode::from_slice(review).map_err(|_| ReviewError::Review)?;
         let Wire {
             uid,
             kind,
@@ -144,33 +132,31 @@ impl<'a> Asked<'a> {
             old_object,
         } = request;
         let mut objects = [object, old_object].into_iter().flatten();
-        if objects.any(|object| !values::are_at_most(VALUES, object)) {
-            return Err(Unanswered::Large);
+        if objects.any(|object| !values::are_at_most(MAX_VALUES, object)) {
+            return Err(ReviewError::Large);
         }
         Ok(Self {
             subject: Subject { uid, kind, name },
             operation,
             user_info,
-            object: Sent(object),
-            old_object: Sent(old_object),
+            object: ReviewObject(object),
+            old_object: ReviewObject(old_object),
         })
     }
 
-    /// Whether it is an update that leaves the spec as it was.
+    /// Whether the request is an update with an unchanged spec.
     pub(crate) fn leaves_spec(&self) -> bool {
-        // An API server writes what is the same with the same bytes.
-        let spec = |sent: Sent<'a>| sent.spec().map(RawValue::get);
+        // The API server encodes equal values as equal bytes.
+        let spec = |object: ReviewObject<'a>| object.spec().map(RawValue::get);
         self.operation == Operation::Update && spec(self.object) == spec(self.old_object)
     }
 }
 
-impl<'a> Sent<'a> {
-    /// Whether there is one.
+impl<'a> ReviewObject<'a> {
     pub(crate) fn is_some(self) -> bool {
         self.0.is_some()
     }
 
-    /// What it asks for, if it says so.
     pub(crate) fn spec(self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
         struct Object<'a> {
@@ -181,19 +167,18 @@ impl<'a> Sent<'a> {
         object.spec
     }
 
-    /// The object.
     pub(crate) fn decode<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         decode::from_str(self.0.map_or("null", RawValue::get))
     }
 }
 
 impl Subject {
-    /// The AdmissionReview that answers.
+    /// AdmissionReview with the response.
     pub(crate) fn respond(&self, verdict: &Verdict) -> Value {
         let mut response = json!({ "uid": self.uid, "allowed": verdict.is_allowed() });
         if !verdict.is_allowed() {
             let causes = verdict.errors.iter().map(|refusal| {
-                // kubectl puts the field before it.
+                // kubectl prefixes the message with the field.
                 let message = refusal.message.strip_prefix(&*refusal.field);
                 let message = message.and_then(|rest| rest.strip_prefix(": "));
                 json!({
@@ -209,7 +194,7 @@ impl Subject {
             response["status"] = json!({
                 "status": "Failure", "code": code, "reason": reason,
                 "message": verdict.message(),
-                // kubectl tells of these which object it is.
+                // kubectl names the object from these.
                 "details": {
                     "group": self.kind.group, "kind": self.kind.kind, "name": self.name,
                     "causes": causes,
@@ -225,9 +210,9 @@ impl Subject {
     }
 }
 
-/// Answers AdmissionReviews that come over HTTP, by what a function of the path and the body says.
+/// HTTP handler that answers AdmissionReviews with a function of path and body.
 pub(crate) fn handler(
-    answer: impl Fn(String, Bytes) -> BoxFuture<'static, Result<Value, Unanswered>>
+    answer: impl Fn(String, Bytes) -> BoxFuture<'static, Result<Value, ReviewError>>
     + Send
     + Sync
     + 'static,
@@ -236,7 +221,7 @@ pub(crate) fn handler(
         if request.method() != Method::POST {
             return ready(plain(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "only POST is answered",
+                "AdmissionReviews must be sent with POST",
             ));
         }
         let path = request.uri().path().to_owned();
@@ -244,7 +229,7 @@ pub(crate) fn handler(
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => json_answer(&answer),
-                Err(why) => plain(why.status(), why.to_string()),
+                Err(error) => plain(error.status(), error.to_string()),
             }
         })
     })
@@ -274,23 +259,23 @@ mod tests {
 
     use super::*;
 
-    /// Answers one path, as the KubeVirt operator and the Machine operator do theirs.
+    /// Webhook that refuses deletions, on one path.
     fn handler() -> Handler {
         super::handler(|path, review| {
             Box::pin(async move {
                 if path != "/validate" {
-                    return Err(Unanswered::Path);
+                    return Err(ReviewError::Path);
                 }
-                let asked = Asked::of(&review)?;
+                let request = ReviewRequest::parse(&review)?;
                 let mut verdict = Verdict::default();
-                if asked.operation == Operation::Delete {
+                if request.operation == Operation::Delete {
                     verdict.errors.push(plan::admission::FieldError {
                         field: "spec.a".to_owned(),
-                        message: "spec.a: is wrong: mend it".to_owned(),
+                        message: "spec.a: is wrong: fix it".to_owned(),
                     });
-                    verdict.warn("look out");
+                    verdict.warn("be careful");
                 }
-                Ok(asked.subject.respond(&verdict))
+                Ok(request.subject.respond(&verdict))
             })
         })
     }
@@ -315,7 +300,7 @@ mod tests {
     #[case(Method::POST, "/other", r#"{"request":{"uid":"7"}}"#, 404)]
     #[case(Method::POST, "/other", "no JSON", 404)]
     #[tokio::test]
-    async fn what_is_no_question_is_no_answer_due(
+    async fn a_request_that_is_no_review_gets_an_http_error(
         #[case] method: Method,
         #[case] path: &str,
         #[case] body: &str,
@@ -331,18 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_looked_at_up_to_a_number_of_values() {
-        for (zeros, is_asked) in [(VALUES - 1, true), (VALUES, false)] {
+    fn an_object_with_too_many_values_is_refused() {
+        for (zeros, is_accepted) in [(MAX_VALUES - 1, true), (MAX_VALUES, false)] {
             let object = json!(vec![0; zeros]);
             for place in ["object", "oldObject"] {
                 let review = json!({ "request": { "uid": "7", place: object } }).to_string();
-                let asked = Asked::of(review.as_bytes()).map(drop);
-                let expected = if is_asked {
+                let parsed = ReviewRequest::parse(review.as_bytes()).map(drop);
+                let expected = if is_accepted {
                     Ok(())
                 } else {
-                    Err(Unanswered::Large)
+                    Err(ReviewError::Large)
                 };
-                assert_eq!(asked, expected, "{zeros} in {place}");
+                assert_eq!(parsed, expected, "{zeros} in {place}");
             }
         }
     }
@@ -353,13 +338,17 @@ mod tests {
     #[case(r#"{"spec":null}"#, "{}", true)]
     #[case("{}", r#"{"spec":{}}"#, false)]
     #[case("7", "null", true)]
-    fn a_spec_is_the_same_or_not(#[case] old: &str, #[case] new: &str, #[case] is_same: bool) {
+    fn an_update_with_an_unchanged_spec_is_recognized(
+        #[case] old: &str,
+        #[case] new: &str,
+        #[case] is_same: bool,
+    ) {
         for (operation, is_left) in [("UPDATE", is_same), ("CREATE", false)] {
             let review = format!(
                 r#"{{"request":{{"uid":"7","operation":"{operation}","object":{new},"oldObject":{old}}}}}"#
             );
-            let asked = Asked::of(review.as_bytes()).unwrap();
-            assert_eq!(asked.leaves_spec(), is_left, "{operation}");
+            let request = ReviewRequest::parse(review.as_bytes()).unwrap();
+            assert_eq!(request.leaves_spec(), is_left, "{operation}");
         }
     }
 
@@ -367,7 +356,7 @@ mod tests {
     #[case("CREATE")]
     #[case("CONNECT")]
     #[tokio::test]
-    async fn what_is_allowed_is_said_in_few_words(#[case] operation: &str) {
+    async fn an_allowed_review_has_no_status(#[case] operation: &str) {
         let review = json!({ "request": { "uid": "7", "operation": operation } });
         let (code, body) = answer(Method::POST, "/validate", &review.to_string()).await;
         let body: Value = serde_json::from_str(&body).unwrap();
@@ -376,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_says_each_field_once_where_kubectl_adds_it() {
+    async fn causes_do_not_repeat_the_field_that_kubectl_adds() {
         let review = json!({ "request": {
             "uid": "7", "operation": "DELETE", "name": "web",
             "kind": { "group": "vitistack.io", "version": "v1alpha1", "kind": "Machine" },
@@ -385,11 +374,11 @@ mod tests {
         let body: Value = serde_json::from_str(&body).unwrap();
         let response = &body["response"];
         assert_eq!(response["allowed"], false);
-        assert_eq!(response["warnings"], json!(["look out"]));
+        assert_eq!(response["warnings"], json!(["be careful"]));
         assert_eq!(response["status"]["code"], 422);
-        assert_eq!(response["status"]["message"], "spec.a: is wrong: mend it");
+        assert_eq!(response["status"]["message"], "spec.a: is wrong: fix it");
         let causes = json!([
-            { "reason": "FieldValueInvalid", "field": "spec.a", "message": "is wrong: mend it" },
+            { "reason": "FieldValueInvalid", "field": "spec.a", "message": "is wrong: fix it" },
         ]);
         let details = json!({
             "group": "vitistack.io", "kind": "Machine", "name": "web", "causes": causes,

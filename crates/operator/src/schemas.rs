@@ -1,4 +1,4 @@
-//! Our own schemas, for holding documents against them without a cluster.
+//! Schemas of vitistack.io, for validation without a cluster.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -8,11 +8,8 @@ use serde_json::Value;
 use crate::manifests::Kind;
 
 static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
-    #[expect(
-        clippy::expect_used,
-        reason = "our own definitions: tests compile them"
-    )]
-    let compile = |schema: &Value| Schema::compile(schema).expect("our own schemas compile");
+    #[expect(clippy::expect_used, reason = "tests compile the same schemas")]
+    let compile = |schema: &Value| Schema::compile(schema).expect("generated schemas compile");
     let schemas = api::crds().into_iter().map(|crd| {
         let crd = serde_json::json!(crd);
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default();
@@ -22,7 +19,7 @@ static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
     schemas.collect()
 });
 
-/// What the API server would refuse in a document.
+/// Schema violations that the API server would refuse.
 pub fn violations(kind: Kind, value: &Value) -> Vec<Violation> {
     let name = match kind {
         Kind::Machine => "Machine",

@@ -1,8 +1,7 @@
 //! HTTPS servers at the addresses of Services, for API servers without a cluster network.
 //!
-//! Where Services have addresses of the loopback interface, a server on this machine is reached as a
-//! pod behind the Service would be. That is how webhooks and aggregated APIs that the sandbox plays are
-//! reached by a real kube-apiserver.
+//! If Services have loopback addresses, a local server is reached like a pod behind the Service. A real
+//! kube-apiserver reaches the simulated webhooks and aggregated APIs this way.
 
 use std::{
     fmt::Debug,
@@ -104,7 +103,7 @@ pub async fn serve(
         let mut server = Server::new(handler, token.clone())?;
         loop {
             let state = latest.borrow_and_update().clone();
-            let is_listening = server.follow(state).await;
+            let is_listening = server.update(state).await;
             tokio::select! {
                 changed = latest.changed() => if changed.is_err() { return Ok(()) },
                 // A server of an earlier Service may still have the address.
@@ -116,7 +115,7 @@ pub async fn serve(
         let (ended, (), ()): (Result<(), CertificateError>, (), ()) =
             tokio::join!(serving, service, certificate);
         if let Err(error) = ended {
-            tracing::error!(%error, "cannot serve");
+            tracing::error!(%error, "cannot serve at the address of the Service");
         }
     };
     Box::pin(token.run_until_cancelled(all)).await;
@@ -148,8 +147,8 @@ impl Server {
         })
     }
 
-    /// Listens where it should with the certificate that it should; false if the address is in use.
-    async fn follow(&mut self, observed: Observed) -> bool {
+    /// Listens at the observed address with the observed certificate; false if the address is in use.
+    async fn update(&mut self, observed: Observed) -> bool {
         let is_certified = observed.pair.is_some_and(|(text, key)| {
             let replaced = self.certificate.replace(text.as_bytes(), key.as_bytes());
             replaced.is_ok()
@@ -160,7 +159,7 @@ impl Server {
         }
         if let Some((_, stop, task)) = self.listening.take() {
             stop.cancel();
-            // One that panicked has ended too.
+            // A panic has ended the task, too.
             let _ = task.await;
         }
         let Some(address) = wanted else {
@@ -181,7 +180,7 @@ impl Server {
     }
 }
 
-/// Reports an object of a name as it is and whenever it changes, for ever.
+/// Reports the current state of an object and all its changes.
 async fn observe<K>(api: &Api<K>, name: &str, mut report: impl FnMut(Option<&K>))
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug,
@@ -208,7 +207,7 @@ where
         }
         .await;
         if let Err(error) = ended {
-            tracing::debug!(%error, name, "watch failed");
+            tracing::debug!(%error, name, "watch of {name} failed");
         }
         sleep(RETRY).await;
     }

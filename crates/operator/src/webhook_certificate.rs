@@ -1,24 +1,22 @@
-//! The certificate of the Machine operator's webhook.
+//! Controller of the Machine webhook's serving certificate.
 //!
-//! Every replica watches the Secret with the certificate and serves what is in it from the moment it
-//! is told. If the certificates are managed, the replica that leads makes them, replaces them in time
-//! and keeps the bundle of their CAs in the configuration by which API servers find the webhook, as
-//! [`plan::webhook_certificate`] says.
+//! Every replica watches the Secret with the certificate and serves its current version. If the
+//! certificates are managed, the leader issues and rotates them, and maintains the CA bundle in the
+//! ValidatingWebhookConfiguration, as planned by [`plan::webhook_certificate`].
 //!
 //! Guaranteed:
-//! - Only Secrets with our label are written, and of the configuration only `caBundle` of those
-//!   webhooks that call our Service. A write fails if somebody was faster.
-//! - Nothing is written while this process does not lead, and nothing at all if the certificates are
-//!   somebody else's.
-//! - When there is nothing to do, no request is made: Secrets and configuration are watched, and a
-//!   timer tells when a certificate is due.
-//! - Nothing is written as fast as the API server answers: what does not last is written less and less
-//!   often, and told in the log. An object that cannot be written does not hold up the others.
-//! - Whatever goes wrong here harms nothing else: it is told in the log and by the probe, tried again
-//!   later, and what was served before is served on.
+//! - Only Secrets with the operator's label are written, and of the configuration only `caBundle` of the
+//!   webhooks that call the operator's Service. A write fails if somebody else changed the object.
+//! - Nothing is written while this process does not lead, nor if certificates are external.
+//! - No request is sent without need: Secrets and configuration are watched, and a timer fires when a
+//!   certificate is due.
+//! - Repeated writes to one object, because somebody else reverts them, are rate limited and logged. An
+//!   object that cannot be written does not block the others.
+//! - Failures do not affect the rest of the operator: they are logged, shown by the probe and retried,
+//!   and the previous certificate stays in use.
 
-mod pace;
-mod seen;
+mod cache;
+mod rate_limit;
 mod write;
 
 use std::{
@@ -51,73 +49,65 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    pace::Pace,
-    seen::Seen,
+    cache::CertificateCache,
+    rate_limit::WriteLimiter,
     write::{Answer, Failure, Object, Writer},
 };
 use crate::machine::Clock;
 use crate::metrics::Metrics;
 
-/// How long at most until it is looked at the time again: a clock may be set, and a machine may
-/// sleep. It costs no request.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Longest sleep: the wall clock may be changed, and the host may be suspended. Waking up costs no request.
+const MAX_SLEEP: Duration = Duration::from_secs(3600);
 
-/// How soon at the least.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_SLEEP: Duration = Duration::from_secs(1);
 
-/// What the probe calls it.
+/// Name in the readiness probe.
 const NEED: &str = "webhook";
 
-/// Who sees to the certificates.
+/// Issuer of the certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certificates {
     /// This operator.
     #[default]
     Managed,
-    /// Somebody else, such as cert-manager.
+    /// Another controller, such as cert-manager.
     External,
 }
 
-/// Keeps the certificate of the webhook.
-pub struct Keeper {
-    /// Reads from the API server, whether this process leads or not.
+/// Controller of the webhook's certificate.
+pub struct CertificateController {
+    /// Client for reads, whether this process leads or not.
     pub open: Client,
-    /// Writes to the API server. It must refuse to when this process does not lead.
+    /// Client for writes, fenced by leadership.
     pub client: Client,
-    /// What everything is called.
     pub names: Names,
-    /// Who sees to the certificates.
     pub certificates: Certificates,
-    /// What the webhook answers with.
+    /// Certificate that the webhook serves.
     pub certificate: Certificate,
-    /// Tells what time it is.
     pub clock: Clock,
-    /// Where it is told how long certificates are valid.
     pub metrics: Metrics,
-    /// Where it is told whether the webhook can be trusted.
     pub health: Health,
-    /// Whether this process leads.
     pub leads: Receiver<bool>,
-    /// Where all randomness comes from.
+    /// Seed of the random generator.
     pub seed: u64,
 }
 
-/// What a watch tells.
-enum Told {
+/// Event of one of the watches.
+enum KindEvent {
     Secret(WatchEvent<Secret>),
     Authority(WatchEvent<Secret>),
     Configuration(WatchEvent<ValidatingWebhookConfiguration>),
 }
 
-impl Keeper {
-    /// Keeps it until the token is cancelled. A write under way is then finished.
+impl CertificateController {
+    /// Runs until the token is cancelled, then finishes the write in flight.
     pub async fn run(self, token: CancellationToken) {
         let mut random = Random::seeded(self.seed);
         let mut streams = self.watch(&mut random);
         let mut state = State {
             writer: Writer::new(self.open, self.client, self.names.clone()),
-            seen: Seen::new(self.names.clone(), self.certificates),
-            paces: BTreeMap::new(),
+            cache: CertificateCache::new(self.names.clone(), self.certificates),
+            limiters: BTreeMap::new(),
             random: random.fork(),
             names: self.names,
             certificates: self.certificates,
@@ -125,77 +115,76 @@ impl Keeper {
             clock: self.clock,
             metrics: self.metrics,
             health: self.health,
-            writing: None,
+            in_flight: None,
             problems: BTreeSet::new(),
         };
         let mut leads = self.leads;
         loop {
-            let wake = state.look(*leads.borrow_and_update());
-            let writing = OptionFuture::from(state.writing.as_mut());
+            let wake = state.reconcile(*leads.borrow_and_update());
+            let in_flight = OptionFuture::from(state.in_flight.as_mut());
             tokio::select! {
                 biased;
                 () = token.cancelled() => break,
-                Some((object, answer)) = writing => state.answered(object, answer),
-                Some(told) = streams.next() => state.told(told),
+                Some((object, result)) = in_flight => state.on_written(object, result),
+                Some(event) = streams.next() => state.on_event(event),
                 () = changed(&mut leads) => {}
                 () = sleep_until(wake) => {}
             }
         }
-        if let Some(writing) = state.writing {
-            // What has come of it is seen by whoever goes on.
-            let _ = writing.await;
+        if let Some(in_flight) = state.in_flight {
+            // The next leader observes its effect.
+            let _ = in_flight.await;
         }
     }
 
-    fn watch(&self, random: &mut Random) -> SelectAll<BoxStream<'static, Told>> {
+    fn watch(&self, random: &mut Random) -> SelectAll<BoxStream<'static, KindEvent>> {
         let Names {
             namespace,
             configuration,
             secret,
             ..
         } = &self.names;
-        // With these selectors, rights to these very objects are enough.
+        // With these selectors, permissions on named objects are enough.
         let named = |name: &str| reflector::Config {
             field_selector: Some(format!("metadata.name={name}")),
             ..reflector::Config::default()
         };
         let secrets = || Api::<Secret>::namespaced(self.open.clone(), namespace);
         let mut streams = SelectAll::new();
-        let told = reflector::reflector(secrets(), named(secret), random.fork(), |secret| secret);
-        streams.push(told.map(Told::Secret).boxed());
+        let events = reflector::reflector(secrets(), named(secret), random.fork(), |secret| secret);
+        streams.push(events.map(KindEvent::Secret).boxed());
         if self.certificates == Certificates::Managed {
             let authority = named(&self.names.authority());
-            let told = reflector::reflector(secrets(), authority, random.fork(), |secret| secret);
-            streams.push(told.map(Told::Authority).boxed());
+            let events = reflector::reflector(secrets(), authority, random.fork(), |secret| secret);
+            streams.push(events.map(KindEvent::Authority).boxed());
             let all = Api::<ValidatingWebhookConfiguration>::all(self.open.clone());
-            let told =
+            let events =
                 reflector::reflector(all, named(configuration), random.fork(), |found| found);
-            streams.push(told.map(Told::Configuration).boxed());
+            streams.push(events.map(KindEvent::Configuration).boxed());
         }
         streams
     }
 }
 
-/// Ends when it is told whether this process leads; never, if nobody tells.
+/// Waits for a change of leadership; forever if the sender is gone.
 async fn changed(leads: &mut Receiver<bool>) {
     if leads.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The moment of a time, or when to look at the clock again.
-fn soon(now: Timestamp, at: Option<Timestamp>) -> Instant {
-    let left = at.map_or(LONGEST, |at| {
+/// Instant to wake up at for a wall clock time.
+fn wake_at(now: Timestamp, at: Option<Timestamp>) -> Instant {
+    let left = at.map_or(MAX_SLEEP, |at| {
         Duration::try_from(at.duration_since(now)).unwrap_or_default()
     });
-    Instant::now() + left.clamp(SHORTEST, LONGEST)
+    Instant::now() + left.clamp(MIN_SLEEP, MAX_SLEEP)
 }
 
 struct State {
     writer: Writer,
-    seen: Seen,
-    /// By what is written.
-    paces: BTreeMap<Object, Pace>,
+    cache: CertificateCache,
+    limiters: BTreeMap<Object, WriteLimiter>,
     random: Random,
     names: Names,
     certificates: Certificates,
@@ -203,119 +192,121 @@ struct State {
     clock: Clock,
     metrics: Metrics,
     health: Health,
-    /// The write under way.
-    writing: Option<BoxFuture<'static, (Object, Result<Answer, Failure>)>>,
-    /// What has been told in the log and is still so.
+    in_flight: Option<BoxFuture<'static, (Object, Result<Answer, Failure>)>>,
+    /// Current problems, so that each is logged once.
     problems: BTreeSet<String>,
 }
 
 impl State {
-    /// Tells how things are, begins what is to be done, and says when to look again.
-    fn look(&mut self, leads: bool) -> Instant {
+    /// Reports the state, starts the next write, and returns when to wake up.
+    fn reconcile(&mut self, leads: bool) -> Instant {
         let now = (self.clock)();
-        self.tell(leads, now);
-        let turns = self.seen.turns(now);
+        self.report(leads, now);
+        let turns = self.cache.next_validity_change(now);
         let is_kept = leads && self.certificates == Certificates::Managed;
-        if !is_kept || !self.seen.is_complete() {
-            return soon(now, turns);
+        if !is_kept || !self.cache.is_synced() {
+            return wake_at(now, turns);
         }
         let Plan { writes, requeue_at } =
-            plan(&self.names, &self.seen.observed().borrowed(), &Time(now));
+            plan(&self.names, &self.cache.observed().borrowed(), &Time(now));
         let requeue_at = requeue_at.map(|at| at.0);
-        let mut wake = soon(now, turns.into_iter().chain(requeue_at).min());
-        if self.writing.is_some() {
+        let mut wake = wake_at(now, turns.into_iter().chain(requeue_at).min());
+        if self.in_flight.is_some() {
             return wake;
         }
         for write in writes {
             let object = Object::of(&write, &self.names);
-            let pace = self.paces.get(&object);
-            if let Some(until) = pace.and_then(|pace| pace.waits(Instant::now())) {
-                wake = wake.min(until);
+            let limiter = self.limiters.get(&object);
+            if let Some(at) = limiter.and_then(|limiter| limiter.delayed_until(Instant::now())) {
+                wake = wake.min(at);
                 continue;
             }
-            let writing = self.writer.carry_out(write, &self.seen);
-            self.writing = Some(Box::pin(async move { (object, writing.await) }));
+            let write = self.writer.execute(write, &self.cache);
+            self.in_flight = Some(Box::pin(async move { (object, write.await) }));
             break;
         }
         wake
     }
 
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Secret(change) => {
-                self.note(Object::Secret, &change);
+    fn on_event(&mut self, event: KindEvent) {
+        match event {
+            KindEvent::Secret(change) => {
+                self.reset_retries(Object::Secret, &change);
                 change.log(&self.names.secret);
-                self.seen.secret(change, &self.certificate);
+                self.cache.on_secret(change, &self.certificate);
             }
-            Told::Authority(change) => {
-                self.note(Object::Authority, &change);
+            KindEvent::Authority(change) => {
+                self.reset_retries(Object::Authority, &change);
                 change.log(&self.names.authority());
-                self.seen.authority(change);
+                self.cache.on_authority(change);
             }
-            Told::Configuration(change) => {
-                self.note(Object::Configuration, &change);
+            KindEvent::Configuration(change) => {
+                self.reset_retries(Object::Configuration, &change);
                 change.log("validatingwebhookconfigurations");
-                self.seen.configuration(change);
+                self.cache.on_configuration(change);
             }
         }
     }
 
-    fn note<T>(&mut self, object: Object, change: &WatchEvent<T>) {
+    /// Allows failed writes that depend on a changed object to be retried at once.
+    fn reset_retries<T>(&mut self, object: Object, change: &WatchEvent<T>) {
         if matches!(change, WatchEvent::Failing(_)) {
             return;
         }
-        for object in object.concerns() {
-            if let Some(pace) = self.paces.get_mut(object) {
-                pace.changed();
+        for object in object.dependents() {
+            if let Some(limiter) = self.limiters.get_mut(object) {
+                limiter.reset_retry();
             }
         }
     }
 
-    fn answered(&mut self, object: Object, answer: Result<Answer, Failure>) {
-        self.writing = None;
+    fn on_written(&mut self, object: Object, result: Result<Answer, Failure>) {
+        self.in_flight = None;
         let now = Instant::now();
-        let (paces, random) = (&mut self.paces, &mut self.random);
-        let pace = paces
+        let (limiters, random) = (&mut self.limiters, &mut self.random);
+        let limiter = limiters
             .entry(object)
-            .or_insert_with(|| Pace::new(random.fork()));
-        match answer {
+            .or_insert_with(|| WriteLimiter::new(random.fork()));
+        match result {
             Ok(answer) => {
-                if let Some(rest) = pace.written(now) {
+                if let Some(delay) = limiter.written(now) {
                     tracing::warn!(
-                        "{} is written again and again: somebody else may change it back; it is \
-                         left alone for {} s",
+                        "{} was written repeatedly, perhaps because another client reverts the \
+                         changes: pausing writes to it for {} s",
                         answer.object(),
-                        rest.as_secs(),
+                        delay.as_secs(),
                     );
                 }
-                self.seen.take(answer, &self.certificate);
+                self.cache.on_answer(answer, &self.certificate);
             }
-            Err(Failure::Conflict(words)) => {
-                if pace.conflicted(now) {
-                    tracing::warn!("the certificates of the webhook cannot be kept: {words}");
+            Err(Failure::Conflict(message)) => {
+                if limiter.conflicted(now) {
+                    tracing::warn!("cannot update the webhook's certificates: {message}");
                 } else {
-                    tracing::debug!("the certificates of the webhook were changed: {words}");
+                    tracing::debug!(
+                        "the webhook's certificates were changed concurrently: {message}"
+                    );
                 }
             }
-            Err(Failure::Said(words)) => {
-                pace.failed(now);
-                tracing::warn!("the certificates of the webhook cannot be kept: {words}");
+            Err(Failure::Other(message)) => {
+                limiter.failed(now);
+                tracing::warn!("cannot update the webhook's certificates: {message}");
             }
         }
     }
 
-    fn tell(&mut self, leads: bool, now: Timestamp) {
-        // One that stands by cannot mend what only the leader makes. It may stand by for a replica that
-        // does not: a rollout that turns the webhook on waits for this one to be ready.
-        let is_others = self.certificates == Certificates::Managed && !leads;
-        let met = if is_others {
-            self.seen.is_known()
+    fn report(&mut self, leads: bool, now: Timestamp) {
+        // A standby replica cannot issue a certificate, so it must not be unready without one: a
+        // rollout that enables the webhook waits for it before the old leader stops.
+        let is_standby = self.certificates == Certificates::Managed && !leads;
+        let met = if is_standby {
+            self.cache.is_listed()
         } else {
-            self.seen.is_trusted(now)
+            self.cache.is_trusted(now)
         };
         self.health.set_requirement(NEED, met);
-        self.metrics.set_certificates(&self.seen.validities());
-        let problems = self.seen.problems();
+        self.metrics.set_certificates(&self.cache.validities());
+        let problems = self.cache.problems();
         for problem in problems.difference(&self.problems) {
             tracing::warn!("{problem}");
         }

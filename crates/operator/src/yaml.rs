@@ -1,11 +1,10 @@
-//! YAML as we print it.
+//! YAML output.
 
 use std::io;
 
 use serde::Serialize;
 
-/// Anything as YAML that every reader understands: text of several lines is quoted, because readers
-/// disagree on blocks that begin with white space.
+/// Portable YAML: multi-line text is quoted, because parsers disagree on blocks with leading white space.
 pub fn to_string(value: &impl Serialize) -> io::Result<String> {
     print(value, false)
 }
@@ -13,15 +12,15 @@ pub fn to_string(value: &impl Serialize) -> io::Result<String> {
 fn print(value: &impl Serialize, blocks: bool) -> io::Result<String> {
     let options = serde_saphyr::ser_options! {
         prefer_block_scalars: blocks,
-        // Long lines stay one line: what people grep for is not folded.
+        // Long lines are not folded, so that grep finds them.
         folded_wrap_chars: usize::MAX,
         min_fold_chars: usize::MAX,
     };
     serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)
 }
 
-/// A CustomResourceDefinition as YAML. Whole numbers are printed as such: the API has only
-/// floating point bounds.
+/// YAML of a CustomResourceDefinition, with whole numbers as integers: the Rust type has only
+/// floating-point bounds.
 pub fn crd(crd: &impl Serialize) -> io::Result<String> {
     let mut value = serde_json::to_value(crd)?;
     crate::documents::whole_numbers(&mut value);

@@ -1,3 +1,5 @@
+//! Command `completions`.
+
 use std::io::{self, Write as _};
 
 use clap::CommandFactory as _;
@@ -6,12 +8,12 @@ use clap_complete::Shell;
 use super::{Cli, Outcome, written};
 use crate::report::Report;
 
-/// Print a completion script for a shell
+/// Print a shell completion script
 ///
 /// For bash: kubevirt-operator completions bash > /etc/bash_completion.d/kubevirt-operator
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell to complete in
+    /// Shell to print the script for
     shell: Shell,
 }
 

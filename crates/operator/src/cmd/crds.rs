@@ -1,3 +1,5 @@
+//! Command `crds`.
+
 use std::io::{self, Write as _};
 
 use super::{Outcome, written};
@@ -8,7 +10,7 @@ use crate::{report::Report, yaml};
 /// To install them: kubevirt-operator crds | kubectl apply --server-side -f -
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print that of KubeVirt instead, which virt-operator installs where there is none
+    /// Print the CustomResourceDefinition of KubeVirt instead, which virt-operator installs if missing
     #[arg(long)]
     kubevirt: bool,
 }

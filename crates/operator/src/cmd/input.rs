@@ -1,53 +1,51 @@
+//! Input documents of the commands.
+
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use super::Outcome;
 use crate::{
     documents::{self, Document, Origin},
-    manifests::{self, Kind, NotOurs, Resource},
+    manifests::{self, Kind, Resource, UnknownKind},
     report::{Report, printable},
 };
 
-/// Where the documents of a command come from.
 #[derive(clap::Args)]
 pub(super) struct Input {
-    /// File or folder with YAML or JSON documents, or - for standard input; can be repeated
+    /// File or directory with YAML or JSON documents, or - for standard input; can be repeated
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
     filename: Vec<PathBuf>,
 
-    /// Look into folders below the given ones too
+    /// Process directories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Namespace of documents that name none
+    /// Namespace of documents without one
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
 }
 
-/// What was found in the documents.
+/// Loaded documents.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// Those that are resources we know.
     pub(super) entries: Vec<Entry>,
-    /// What is wrong with them.
     pub(super) problems: Vec<Problem>,
-    /// How many were meant for us.
-    pub(super) ours: usize,
-    /// Whether all could be read.
-    pub(super) read: Option<Unreadable>,
+    /// Number of documents of the group vitistack.io.
+    pub(super) checked: usize,
+    pub(super) unreadable: Option<Unreadable>,
 }
 
-/// Something could not be read; it was reported.
+/// A document could not be read, which has been reported.
 pub(super) struct Unreadable;
 
-/// A document that is a resource we know.
+/// Document of a known kind.
 pub(super) struct Entry {
     pub(super) origin: Origin,
     pub(super) resource: Resource,
-    /// The fields that were found wrong.
-    pub(super) broken: BTreeSet<String>,
+    /// Fields that violate the schema.
+    pub(super) invalid_fields: BTreeSet<String>,
 }
 
-/// One thing that is wrong with a document.
+/// Problem with a document.
 pub(super) struct Problem {
     pub(super) origin: Origin,
     pub(super) path: String,
@@ -70,9 +68,8 @@ impl fmt::Display for Problem {
 }
 
 impl Loaded {
-    /// How loading went.
     pub(super) fn outcome(&self) -> Outcome {
-        match (&self.read, &self.problems[..]) {
+        match (&self.unreadable, &self.problems[..]) {
             (Some(Unreadable), _) => Outcome::Unreadable,
             (None, []) => Outcome::Fine,
             (None, _) => Outcome::Problems,
@@ -81,20 +78,20 @@ impl Loaded {
 }
 
 impl Input {
-    /// Loads everything that can be loaded. What cannot be read is reported at once.
+    /// Reads and decodes all documents. Unreadable ones are reported at once.
     pub(super) fn load(&self, report: &mut Report) -> Loaded {
-        let (documents, read) = self.read(report);
+        let (documents, unreadable) = self.read(report);
         let mut loaded = Loaded {
-            read,
+            unreadable,
             ..Loaded::default()
         };
         for document in documents {
-            self.understand(document, &mut loaded, report);
+            self.decode(document, &mut loaded, report);
         }
         loaded
     }
 
-    /// Reads all documents that can be read. What cannot is reported at once.
+    /// Reads all documents. Unreadable ones are reported at once.
     pub(super) fn read(&self, report: &mut Report) -> (Vec<Document>, Option<Unreadable>) {
         let mut documents = Vec::new();
         let mut unreadable = None;
@@ -118,26 +115,26 @@ impl Input {
             }
         }
         if count == 0 && unreadable.is_none() {
-            report.error("there is nothing to read: the given files hold no document");
+            report.error("no documents found in the given files");
             unreadable = Some(Unreadable);
         }
         (documents, unreadable)
     }
 
-    /// The namespace of documents that name none.
+    /// Namespace of documents without one.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    fn understand(&self, document: Document, loaded: &mut Loaded, report: &mut Report) {
+    fn decode(&self, document: Document, loaded: &mut Loaded, report: &mut Report) {
         let kind = match manifests::kind(&document.value) {
             Ok(kind) => kind,
-            Err(NotOurs::Foreign(what)) => {
-                report.note(&document.origin, "kind", &format!("{what} is passed over"));
+            Err(UnknownKind::Foreign(what)) => {
+                report.note(&document.origin, "kind", &format!("{what} is ignored"));
                 return;
             }
-            Err(NotOurs::Wrong { path, message }) => {
-                loaded.ours += 1;
+            Err(UnknownKind::Invalid { path, message }) => {
+                loaded.checked += 1;
                 loaded.problems.push(Problem {
                     origin: document.origin,
                     path: path.to_owned(),
@@ -146,10 +143,10 @@ impl Input {
                 return;
             }
         };
-        loaded.ours += usize::from(kind.is_ours());
-        let mut broken = BTreeSet::new();
+        loaded.checked += usize::from(kind.is_vitistack());
+        let mut invalid_fields = BTreeSet::new();
         for problem in schema_problems(kind, &document) {
-            broken.insert(problem.path.clone());
+            invalid_fields.insert(problem.path.clone());
             loaded.problems.push(problem);
         }
         let resource = manifests::resource(kind, &document.value, self.namespace.as_deref());
@@ -158,11 +155,11 @@ impl Input {
             Ok(resource) => loaded.entries.push(Entry {
                 origin,
                 resource,
-                broken,
+                invalid_fields,
             }),
-            // The schema has said so already, in better words.
-            Err(_) if !broken.is_empty() => {}
-            Err(message) if !kind.is_ours() => report.note(&origin, "kind", &message),
+            // The schema violation is already reported.
+            Err(_) if !invalid_fields.is_empty() => {}
+            Err(message) if !kind.is_vitistack() => report.note(&origin, "kind", &message),
             Err(message) => loaded.problems.push(Problem {
                 origin,
                 path: String::new(),

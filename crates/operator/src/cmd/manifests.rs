@@ -1,3 +1,5 @@
+//! Command `manifests`.
+
 use std::io::{self, BufWriter, Write as _};
 
 use super::{
@@ -11,15 +13,15 @@ use crate::{
     yaml,
 };
 
-/// Print all that an installation consists of
+/// Print the manifests of an installation
 ///
-/// Definitions, rights, the Deployment, Services and the webhook of the Machine operator, as
-/// config/default has them, in an order in which they can be applied.
+/// Prints CustomResourceDefinitions, RBAC, the Deployment, Services and the webhook of the Machine
+/// operator, as in config/default, in the order in which to apply them.
 ///
 /// To install: kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -
 ///
-/// On a cluster whose KubeVirt came from KubeVirt's own manifests, give another --cluster-role: theirs
-/// has the name of ours.
+/// On a cluster with KubeVirt's own manifests, pass another --cluster-role: KubeVirt has a ClusterRole
+/// with the default name.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +32,7 @@ Examples:
     reason = "flags of a command, each about a part of its own"
 )]
 pub(crate) struct Args {
-    /// Namespace of the Machine operator; another than the default must exist, and is not printed
+    /// Namespace of the Machine operator; any other than the default must exist and is not printed
     #[arg(long, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
     namespace: String,
 
@@ -42,19 +44,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = CLUSTER_ROLE, value_parser = cluster_role)]
     cluster_role: String,
 
-    /// With the operator that installs KubeVirt itself, in the namespace kubevirt
+    /// Add the operator that installs KubeVirt, in namespace kubevirt
     #[arg(long)]
     virt_operator: bool,
 
-    /// With ServiceMonitor, alerts and dashboard, for clusters with the Prometheus operator
+    /// Add ServiceMonitor, alerts and dashboard, for clusters with the Prometheus operator
     #[arg(long)]
     prometheus: bool,
 
-    /// With a NetworkPolicy: only metrics and admission can be reached
+    /// Add a NetworkPolicy that admits traffic to metrics and the webhook only
     #[arg(long)]
     network_policy: bool,
 
-    /// Without admission of Machines, MachineClasses and NetworkConfigurations
+    /// Leave out the admission webhook
     #[arg(long)]
     without_webhook: bool,
 }
@@ -93,18 +95,18 @@ impl Args {
     }
 }
 
-/// KubeVirt's own is none for us, whoever installs KubeVirt: a Service in it has the name of our webhook's.
+/// KubeVirt's namespace cannot be used: it contains a Service with the name of the webhook's.
 fn namespace(text: &str) -> Result<String, String> {
     if text == KUBEVIRT_NAMESPACE {
         return Err(format!(
-            "must be another than {KUBEVIRT_NAMESPACE}: \
-             KubeVirt has a Service there with the name of our webhook's"
+            "must be another namespace than {KUBEVIRT_NAMESPACE}: \
+             KubeVirt has a Service there with the name of the webhook's Service"
         ));
     }
     namespace_name(text)
 }
 
-/// A reference to an image, as far as a slip of the pen shows.
+/// Plausibility check of an image reference.
 fn image(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "./:@-_".contains(c);
     if !text.is_empty() && text.chars().all(allowed) {
@@ -114,15 +116,15 @@ fn image(text: &str) -> Result<String, String> {
     }
 }
 
-/// Shorter than what a server takes, and none of the names that other roles of an installation have.
+/// A DNS label that is not the name of another role of the installation.
 fn cluster_role(text: &str) -> Result<String, String> {
-    let taken = ["kubevirt-operator-webhook", "virt-operator"];
-    if is_label(text) && !taken.contains(&text) {
+    let reserved = ["kubevirt-operator-webhook", "virt-operator"];
+    if is_label(text) && !reserved.contains(&text) {
         Ok(text.to_owned())
     } else {
         Err(format!(
             "must be at most 63 lower-case letters, digits and '-', and none of {}",
-            taken.join(", ")
+            reserved.join(", ")
         ))
     }
 }

@@ -1,3 +1,5 @@
+//! Command `plan`.
+
 use api::Time;
 
 use super::{
@@ -11,15 +13,15 @@ use crate::{
     report::Report,
 };
 
-/// Show what applying documents would do to the cluster
+/// Preview the changes that applying documents would cause in the cluster
 ///
-/// Asks the API server what the Machines, MachineClasses and NetworkConfigurations would be, and
-/// plans on it as the operator does: objects that would be created (+), changed (~) and deleted
-/// (-), and whether a running machine needs a restart. Nothing is written. Secrets and
-/// StorageClasses among the documents are taken for applied; other documents are passed over.
+/// Applies Machines, MachineClasses and NetworkConfigurations as a dry run, and plans as the operator
+/// does: lists objects to create (+), change (~) and delete (-), and whether a running guest needs a
+/// restart. Nothing is written. The preview assumes that Secrets and StorageClasses among the documents
+/// exist; it ignores other documents.
 ///
-/// Exit status: 0 nothing would change, 2 something would, 1 something is wrong: a document cannot
-/// be read, is refused, or would not work.
+/// Exit status: 0 no changes, 2 changes, 1 an error: a document cannot be read, is refused by the API
+/// server, or is invalid.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -60,14 +62,14 @@ impl Args {
             }
         };
         let namespace = self.input.namespace().unwrap_or(&default_namespace);
-        let documents = Documents::sort(documents, namespace);
-        for (origin, what) in &documents.passed_over {
+        let documents = Documents::classify(documents, namespace);
+        for (origin, what) in &documents.ignored {
             report.note(origin, "kind", what);
         }
-        for problem in &documents.wrong {
+        for problem in &documents.errors {
             report.error(problem);
         }
-        let outcome = if documents.wrong.is_empty() {
+        let outcome = if documents.errors.is_empty() {
             Outcome::Fine
         } else {
             Outcome::Problems
@@ -93,5 +95,5 @@ fn show(preview: &Preview, report: &mut Report) -> Outcome {
         fails: !preview.errors.is_empty(),
         has_changes: preview.has_changes(),
     };
-    shown.end(|out| preview.print(out), report)
+    shown.finish(|out| preview.print(out), report)
 }

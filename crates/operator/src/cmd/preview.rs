@@ -1,4 +1,4 @@
-//! What is common to the commands that show what would be done to a cluster.
+//! Common parts of the commands `plan` and `virt-operator plan`.
 
 use std::{
     fmt::Display,
@@ -17,16 +17,17 @@ use runtime::{
 use super::{Outcome, written};
 use crate::report::Report;
 
-/// The cluster that is looked at.
+/// Cluster that the preview is computed for.
 #[derive(clap::Args)]
 pub(crate) struct Cluster {
-    /// Kubeconfig of the cluster; without it KUBECONFIG, then that of the Pod, then ~/.kube/config
+    /// Path of a kubeconfig; without it $KUBECONFIG, then the in-cluster configuration, then
+    /// ~/.kube/config
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 }
 
 impl Cluster {
-    /// A client for it, and the namespace that its kubeconfig names.
+    /// Client, and the default namespace of the kubeconfig.
     pub(crate) async fn connect(&self) -> Result<(Client, String), ConnectError> {
         let config = connect(self.kubeconfig.as_slice()).await?;
         let client = layered(
@@ -39,15 +40,11 @@ impl Cluster {
     }
 }
 
-/// What is shown of a preview.
+/// Result of a preview to print.
 pub(crate) struct Shown<N, E> {
-    /// What was not known.
     pub(crate) notes: N,
-    /// What is wrong.
     pub(crate) errors: E,
-    /// Whether it would go wrong.
     pub(crate) fails: bool,
-    /// Whether anything would change.
     pub(crate) has_changes: bool,
 }
 
@@ -56,8 +53,8 @@ where
     N: IntoIterator<Item: Display>,
     E: IntoIterator<Item: Display>,
 {
-    /// Prints a preview, tells the rest, and ends the command as all of it says.
-    pub(crate) fn end(
+    /// Prints the preview, its notes and its errors, and returns the outcome of the command.
+    pub(crate) fn finish(
         self,
         print: impl FnOnce(&mut AutoStream<Stdout>) -> io::Result<()>,
         report: &mut Report,
@@ -66,7 +63,7 @@ where
         let printed = print(&mut out).and_then(|()| out.flush());
         let outcome = written(printed, report);
         for note in self.notes {
-            report.remark(note);
+            report.general_note(note);
         }
         for error in self.errors {
             report.error(error);

@@ -1,8 +1,8 @@
-//! What is common to the processes of operators: leader election, the clients, and the end.
+//! Process of an operator: leader election, clients, and shutdown.
 //!
-//! On a signal the operator finishes the writes under way, then the Lease is given up, then the
-//! servers end: in under five seconds. When the Lease is lost the process ends with an error; the
-//! clients' fence has kept it from writing since.
+//! On a signal the operator finishes the writes in flight, then the Lease is released, then the servers
+//! stop: within five seconds. If the Lease is lost, the process exits with an error; the fence in the
+//! clients prevents writes from then on.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -21,13 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::signal;
 use crate::metrics::{InstallationMetrics, Metrics};
 
-/// How long the operator is given to finish the writes under way.
-pub(crate) const DRAIN: Duration = Duration::from_millis(4_200);
+/// Time that the operator gets to finish the writes in flight.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(4_200);
 
-/// Tells what time it is.
 pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Why a process could not go on.
+/// Fatal error of a process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot start: {0}")]
@@ -46,20 +45,19 @@ pub(crate) enum Failure {
     Signals(io::Error),
     #[error("no longer leading: {0}")]
     Lost(Loss),
-    #[error("the operator ended by itself, which it should not")]
+    #[error("the operator stopped unexpectedly")]
     Ended,
 }
 
-/// What a process counts, whatever its operator does.
-pub(crate) trait Figures: Clone + Send + Sync + 'static {
-    /// Whether this process is the one that acts.
+/// Metrics that every operator process has.
+pub(crate) trait ProcessMetrics: Clone + Send + Sync + 'static {
     fn set_leader(&self, leads: bool);
 
-    /// A call to the API server was answered with `code`, or not at all.
+    /// Counts a request to the API server; `code` is none if it was not answered.
     fn api_request(&self, call: &Call<'_>, code: Option<u16>);
 }
 
-impl Figures for Metrics {
+impl ProcessMetrics for Metrics {
     fn set_leader(&self, leads: bool) {
         self.set_leader(leads);
     }
@@ -69,7 +67,7 @@ impl Figures for Metrics {
     }
 }
 
-impl Figures for InstallationMetrics {
+impl ProcessMetrics for InstallationMetrics {
     fn set_leader(&self, leads: bool) {
         self.set_leader(leads);
     }
@@ -79,7 +77,7 @@ impl Figures for InstallationMetrics {
     }
 }
 
-/// Runs a process to its end.
+/// Runs a process until it exits.
 pub(crate) fn block_on(process: impl Future<Output = Result<(), Failure>>) -> super::Outcome {
     let ended = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -95,19 +93,17 @@ pub(crate) fn block_on(process: impl Future<Output = Result<(), Failure>>) -> su
     }
 }
 
-/// Something that is served.
-pub(crate) struct Served {
-    /// What, for the log.
+/// HTTP endpoint.
+pub(crate) struct Endpoint {
+    /// Name for the log.
     pub(crate) what: &'static str,
-    /// The setting that says where.
+    /// Setting with the address.
     pub(crate) setting: &'static str,
-    /// Where.
     pub(crate) address: BindAddress,
-    /// The answers.
     pub(crate) pages: Pages,
 }
 
-/// Listens where a setting says, unless that is nowhere.
+/// Binds the address of a setting; none if it is turned off.
 pub(crate) async fn listen(
     what: &'static str,
     setting: &'static str,
@@ -121,39 +117,37 @@ pub(crate) async fn listen(
     })
 }
 
-/// What is being served.
+/// Running HTTP servers.
 pub(crate) struct Servers {
     tasks: Vec<JoinHandle<()>>,
     token: CancellationToken,
 }
 
 impl Servers {
-    /// Ends all of them.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn stop(self) {
         self.token.cancel();
         for task in self.tasks {
-            // It ends by itself, or a panic has ended the process.
+            // The task completes, or a panic has aborted the process.
             let _ = task.await;
         }
     }
 }
 
-/// Serves all of it.
-pub(crate) async fn serve<const N: usize>(all: [Served; N]) -> Result<Servers, Failure> {
+pub(crate) async fn serve<const N: usize>(endpoints: [Endpoint; N]) -> Result<Servers, Failure> {
     let mut bound = Vec::new();
-    for served in all {
-        let Served {
+    for endpoint in endpoints {
+        let Endpoint {
             what,
             setting,
             address,
             pages,
-        } = served;
+        } = endpoint;
         let server = listen(what, setting, address).await?;
         bound.extend(server.map(|server| (what, server, pages)));
     }
     let token = CancellationToken::new();
     let tasks = bound.into_iter().map(|(what, server, pages)| {
-        // With port 0 nobody else knows where.
+        // With port 0 the system chooses the port.
         if let Ok(address) = server.local_addr() {
             tracing::info!(%address, "Serving {what}");
         }
@@ -165,39 +159,32 @@ pub(crate) async fn serve<const N: usize>(all: [Served; N]) -> Result<Servers, F
     })
 }
 
-/// A process that acts while it leads.
+/// Operator process with leader election.
 pub(crate) struct Process<F> {
-    /// The cluster.
     pub(crate) config: Config,
-    /// The Lease of leader election and its namespace; None acts without.
+    /// Namespace and name of the Lease; none disables leader election.
     pub(crate) lease: Option<(String, &'static str)>,
-    /// How fast calls may follow each other.
     pub(crate) limits: Limits,
-    /// What is counted.
-    pub(crate) figures: F,
-    /// What is said of its health.
+    pub(crate) metrics: F,
     pub(crate) health: Health,
 }
 
-/// What an operator is started with.
-pub(crate) struct Start {
-    /// Speaks to the API server while this process leads.
+/// Dependencies that an operator is started with.
+pub(crate) struct StartContext {
+    /// Client that is fenced while this process does not lead.
     pub(crate) client: Client,
-    /// Speaks to the API server whether it leads or not.
+    /// Client without fence.
     pub(crate) open: Client,
-    /// Tells what time it is.
     pub(crate) clock: Clock,
-    /// Whether this process leads.
     pub(crate) leads: watch::Receiver<bool>,
-    /// Where all randomness comes from.
+    /// Seed of the random generator.
     pub(crate) seed: u64,
-    /// When to end.
     pub(crate) stop: CancellationToken,
 }
 
-impl<F: Figures> Process<F> {
-    /// Runs what `start` begins, until a signal comes or something fails.
-    pub(crate) async fn run<O>(self, start: impl FnOnce(Start) -> O) -> Result<(), Failure>
+impl<F: ProcessMetrics> Process<F> {
+    /// Runs the operator that `start` returns until a signal or a failure.
+    pub(crate) async fn run<O>(self, start: impl FnOnce(StartContext) -> O) -> Result<(), Failure>
     where
         O: Future<Output = ()> + Send + 'static,
     {
@@ -205,13 +192,13 @@ impl<F: Figures> Process<F> {
             config,
             lease,
             limits,
-            figures,
+            metrics,
             health,
         } = self;
         let mut random = Random::from_entropy();
         let clock: Clock = Arc::new(Timestamp::now);
-        let calls = Arc::new(Told {
-            figures: figures.clone(),
+        let calls = Arc::new(CallReporter {
+            metrics: metrics.clone(),
             health: health.clone(),
         });
         let election = lease
@@ -238,9 +225,9 @@ impl<F: Figures> Process<F> {
         let client = client::layered(transport, fence, limits, calls);
         let (leads, receiver) = watch::channel(election.is_none());
         health.set_standby(election.is_some());
-        figures.set_leader(election.is_none());
+        metrics.set_leader(election.is_none());
         let stop = CancellationToken::new();
-        let operator = start(Start {
+        let operator = start(StartContext {
             client,
             open,
             clock,
@@ -264,8 +251,8 @@ impl<F: Figures> Process<F> {
                 _ = &mut operator => return Err(Failure::Ended),
                 leadership = election.acquire() => {
                     health.set_standby(false);
-                    figures.set_leader(true);
-                    // The operator holds the other end for as long as it runs.
+                    metrics.set_leader(true);
+                    // The operator has the receiver while it runs.
                     let _ = leads.send(true);
                     Some(leadership)
                 }
@@ -278,20 +265,22 @@ impl<F: Figures> Process<F> {
             _ = &mut operator => return Err(Failure::Ended),
         };
         stop.cancel();
-        // When the Lease is lost the fence refuses its writes: there is nothing to wait for.
+        // After a lost Lease the fence refuses all writes: there is nothing to drain.
         ended?;
-        tracing::info!("Ending");
+        tracing::info!("Shutting down: finishing the writes in flight");
         drain(operator).await;
         if let Some(leadership) = leadership
             && let Err(error) = leadership.release().await
         {
-            tracing::warn!("the Lease was not given up: {error}");
+            tracing::warn!(
+                "cannot release the Lease, so the next leader waits until it expires: {error}"
+            );
         }
         Ok(())
     }
 }
 
-/// Ends when leadership does; never, if there is no election.
+/// Waits for the loss of leadership; forever without leader election.
 async fn lost(leadership: Option<&Leadership>) -> Loss {
     match leadership {
         Some(leadership) => leadership.lost().await,
@@ -301,12 +290,12 @@ async fn lost(leadership: Option<&Leadership>) -> Loss {
 
 async fn drain(operator: JoinHandle<()>) {
     let abort = operator.abort_handle();
-    if timeout(DRAIN, operator).await.is_err() {
+    if timeout(DRAIN_TIMEOUT, operator).await.is_err() {
         abort.abort();
     }
 }
 
-/// The name of the pod or host, for people who look at the Lease.
+/// Name of the pod or host, for the holder identity of the Lease.
 fn host(name: &str) -> String {
     std::env::var("HOSTNAME")
         .ok()
@@ -316,19 +305,19 @@ fn host(name: &str) -> String {
         .unwrap_or_else(|| name.to_owned())
 }
 
-/// Every call to the API server counts, and shows whether it can be reached.
-struct Told<F> {
-    figures: F,
+/// Reports calls to the API server to metrics and probes.
+struct CallReporter<F> {
+    metrics: F,
     health: Health,
 }
 
-impl<F: Figures> CallObserver for Told<F> {
+impl<F: ProcessMetrics> CallObserver for CallReporter<F> {
     fn on_call(&self, call: &Call<'_>) {
         let code = match call.outcome {
             client::CallOutcome::Status(code) => Some(code.as_u16()),
             client::CallOutcome::Timeout | client::CallOutcome::Error => None,
         };
-        self.figures.api_request(call, code);
+        self.metrics.api_request(call, code);
         match code {
             Some(_) => self.health.api_answered(),
             None => self.health.api_failed(&call.outcome.to_string()),

@@ -1,3 +1,5 @@
+//! Command `render`.
+
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
@@ -15,14 +17,14 @@ use crate::{
     yaml,
 };
 
-/// Print the objects that Machines become
+/// Print the objects of Machines
 ///
-/// Prints for each Machine its cloud-init Secret, its disks and its VirtualMachine, and for each
-/// NetworkConfiguration its NetworkAttachmentDefinition. MachineClasses, NetworkConfigurations,
-/// StorageClasses and Secrets among the documents are used. What only a cluster can know is left
-/// to it, with a note on standard error.
+/// Prints the cloud-init Secret, the disks and the VirtualMachine of each Machine, and the
+/// NetworkAttachmentDefinition of each NetworkConfiguration. MachineClasses, NetworkConfigurations,
+/// StorageClasses and Secrets are read from the documents. What depends on the cluster is left out, with
+/// a note on standard error.
 ///
-/// Exit status: 0 all was rendered, 1 something was wrong, 2 something could not be read.
+/// Exit status: 0 success, 1 an invalid document, 2 a file cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +35,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// How to print the objects
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     output: Format,
 }
@@ -51,15 +53,15 @@ impl Args {
             report.error(problem);
         }
         let mut outcome = loaded.outcome();
-        let sound: Vec<_> = loaded
+        let valid: Vec<_> = loaded
             .entries
             .iter()
-            .filter(|entry| entry.broken.is_empty())
+            .filter(|entry| entry.invalid_fields.is_empty())
             .collect();
-        let inventory = Inventory::of(sound.iter().map(|entry| &entry.resource));
+        let inventory = Inventory::of(valid.iter().map(|entry| &entry.resource));
         let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
         let print = || -> io::Result<()> {
-            for entry in sound {
+            for entry in valid {
                 outcome = outcome.max(render(entry, &inventory, &mut printer, report)?);
             }
             printer.finish()
@@ -104,7 +106,7 @@ fn render(
                 report.note(
                     origin,
                     "metadata.uid",
-                    "is known only in the cluster: the objects have no owner reference here",
+                    "is set by the cluster: the printed objects have no owner reference",
                 );
             }
             let MachineObjects {
@@ -124,7 +126,7 @@ fn render(
     }
 }
 
-/// Prints objects one by one: as YAML documents, or as the items of one JSON list.
+/// Printer of objects as YAML documents, or as the items of a JSON list.
 struct Printer<W> {
     format: Format,
     out: W,

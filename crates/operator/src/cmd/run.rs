@@ -1,3 +1,5 @@
+//! Command `run`.
+
 mod process;
 pub(crate) mod settings;
 
@@ -8,22 +10,21 @@ use super::{
 };
 use crate::report::Report;
 
-/// Run the operator: make VirtualMachines of Machines, and keep them in step
+/// Run the operator, which reconciles Machines with VirtualMachines
 ///
-/// It acts on the cluster that it runs in, or on the one that --kubeconfig names. Each setting is
-/// taken from its flag, else from its environment variable, else from its default; what is empty
-/// counts as not given.
+/// The operator uses the cluster that it runs in, or the cluster of --kubeconfig. Each setting is read
+/// from its flag, then from its environment variable; an empty value counts as not set.
 ///
-/// Exit status: 0 it was asked to end, 1 it could not go on, 2 a setting cannot be read.
+/// Exit status: 0 terminated by a signal, 1 fatal error, 2 invalid setting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    given: settings::Given,
+    flags: settings::Flags,
 }
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let settings = match self.given.resolve(pod_namespace) {
+        let settings = match self.flags.resolve(pod_namespace) {
             Ok(settings) => settings,
             Err(problems) => return refused(problems, report),
         };

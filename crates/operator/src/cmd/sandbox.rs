@@ -1,3 +1,5 @@
+//! Command `sandbox`.
+
 mod operators;
 
 use std::{
@@ -20,13 +22,13 @@ use crate::{
     report::{Report, printable},
 };
 
-/// Run a whole cluster in this process, to try things with kubectl
+/// Run a simulated cluster in this process, to use with kubectl
 ///
-/// A Kubernetes API server in memory, with nodes, storage, CDI and KubeVirt that behave as the real
-/// ones do, but run nothing, and the operator that makes VirtualMachines of Machines. It listens on
-/// the loopback interface only, writes a kubeconfig, and shows what happens until Ctrl-C.
+/// Runs a Kubernetes API server in memory, simulated nodes, storage, CDI and KubeVirt, and the operator.
+/// Nothing is executed for real. It listens on the loopback interface only, writes a kubeconfig, and
+/// shows changes until Ctrl-C.
 ///
-/// Exit status: 0 it was ended by Ctrl-C, 1 it could not go on, 2 something could not be read.
+/// Exit status: 0 terminated by Ctrl-C, 1 fatal error, 2 a file cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,56 +39,55 @@ Examples:
   kubevirt-operator sandbox --keep ~/my-cluster --speed real
   kubevirt-operator sandbox --apply manifests/ --faults faults.yaml")]
 pub(crate) struct Args {
-    /// Address to listen on, loopback only; port 0 finds a free one
+    /// Loopback address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Where to write the kubeconfig; it is removed at the end
+    /// Path of the kubeconfig to write; it is removed at the end
     #[arg(long, value_name = "PATH", default_value = "sandbox.kubeconfig")]
     kubeconfig: PathBuf,
 
-    /// File or folder of YAML or JSON documents to apply at the start; can be repeated
+    /// File or directory with YAML or JSON documents to apply at the start; can be repeated
     #[arg(long, value_name = "PATH")]
     apply: Vec<PathBuf>,
 
-    /// Folder to keep the cluster's state in, and to start from again
+    /// Directory with the state of the cluster, to resume from at the next start
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
-    /// Leave the operator out, to run another one beside it
+    /// Do not run the operator
     #[arg(long)]
     no_operator: bool,
 
-    /// Have KubeVirt installed by its operator, from a KubeVirt resource, instead of having it there
+    /// Install KubeVirt from a KubeVirt resource with its operator, instead of starting with it
     #[arg(long)]
     with_kubevirt: bool,
 
-    /// Have the API server ask the operator about changes, which it refuses or warns of
+    /// Enable the operator's admission webhook
     #[arg(long, conflicts_with = "no_operator")]
     with_webhook: bool,
 
     #[command(flatten)]
-    behaviour: Behaviour,
+    behavior: Behavior,
 }
 
-/// How the actors behave.
+/// Behavior of the actors.
 #[derive(clap::Args)]
-pub(super) struct Behaviour {
-    /// How long things take: as in a real cluster, a twentieth of it, or no time
+pub(super) struct Behavior {
+    /// Speed of the actors: as in a real cluster, twenty times as fast, or without delays
     #[arg(long, value_name = "real|fast|instant", default_value_t = Speed::Fast)]
     pub(super) speed: Speed,
 
-    /// How many nodes there are
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) nodes: usize,
 
-    /// File that says which objects fail, how and when (docs/sandbox.md)
+    /// File with faults: which objects fail, how and when (docs/sandbox.md)
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
 }
 
-impl Behaviour {
-    /// What is to fail.
+impl Behavior {
     pub(super) fn faults(&self) -> Result<Faults, String> {
         let Some(path) = &self.faults else {
             return Ok(Faults::default());
@@ -99,7 +100,7 @@ impl Behaviour {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let faults = match self.behaviour.faults() {
+        let faults = match self.behavior.faults() {
             Ok(faults) => faults,
             Err(error) => {
                 report.error(error);
@@ -121,8 +122,8 @@ impl Args {
 
     async fn serve(self, faults: Faults, objects: Vec<Document>, report: &mut Report) -> Outcome {
         let setup = Setup {
-            speed: self.behaviour.speed,
-            nodes: self.behaviour.nodes,
+            speed: self.behavior.speed,
+            nodes: self.behavior.nodes,
             faults,
             definitions: api::crds()
                 .iter()
@@ -152,7 +153,7 @@ impl Args {
         let mut outcome = Outcome::Fine;
         let mut operators = Vec::new();
         if self.with_kubevirt {
-            match operators::kubevirt(sandbox.cluster(), self.behaviour.speed).await {
+            match operators::kubevirt(sandbox.cluster(), self.behavior.speed).await {
                 Ok(operator) => operators.push(operator),
                 Err(error) => {
                     report.error(format_args!("cannot start the KubeVirt operator: {error}"));
@@ -182,7 +183,9 @@ impl Args {
             ended = super::signal() => ended,
         };
         if let Err(error) = shown {
-            report.error(format_args!("cannot go on: {error}"));
+            report.error(format_args!(
+                "cannot show the changes in the cluster: {error}"
+            ));
             outcome = Outcome::Problems;
         }
         for operator in operators {
@@ -196,7 +199,7 @@ impl Args {
     }
 }
 
-/// The documents at `paths`; nothing is started with half of them.
+/// Documents at `paths`; none if one of them cannot be read.
 fn read(paths: &[PathBuf], report: &mut Report) -> Option<Vec<Document>> {
     let mut objects = Vec::new();
     let mut complete = true;
@@ -220,13 +223,13 @@ fn read(paths: &[PathBuf], report: &mut Report) -> Option<Vec<Document>> {
     complete.then_some(objects)
 }
 
-/// What a person needs to know, on standard output.
+/// Prints instructions to standard output.
 fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
     let path = kubeconfig.display();
     let kubectl = format!("kubectl --kubeconfig {path}");
     let operator = if no_operator {
         format!(
-            "No operator acts on Machines in it; to run one, in another terminal:\n\n  \
+            "No operator reconciles Machines; to run one, in another terminal:\n\n  \
              {kubectl} apply -f config/rbac\n  \
              kubevirt-operator run --kubeconfig {path} --log-format text\n\n\
              Then try:"
@@ -239,7 +242,7 @@ fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
     } else {
         String::new()
     };
-    // A reader that has gone away has seen enough.
+    // A closed pipe is no error.
     let _ = writeln!(
         std::io::stdout(),
         "The cluster is ready. Its kubeconfig is {path}. {operator}\n\n  \
@@ -250,7 +253,7 @@ fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
     );
 }
 
-/// Shows what happens: a table that is drawn anew on a terminal, lines elsewhere.
+/// Shows changes: as a table that is redrawn on a terminal, as lines otherwise.
 async fn show(client: &kube::Client) -> std::io::Result<()> {
     const REDRAW: Duration = Duration::from_millis(100);
     let mut changes = std::pin::pin!(view::changes(client));
@@ -268,12 +271,12 @@ async fn show(client: &kube::Client) -> std::io::Result<()> {
         if !view.update(&change) {
             continue;
         }
-        // What comes at the same moment is drawn together.
-        let soon = tokio::time::sleep(REDRAW);
-        tokio::pin!(soon);
+        // Changes within this interval are drawn together.
+        let redraw = tokio::time::sleep(REDRAW);
+        tokio::pin!(redraw);
         loop {
             tokio::select! {
-                () = &mut soon => break,
+                () = &mut redraw => break,
                 Some(change) = changes.next() => {
                     view.update(&change);
                 }

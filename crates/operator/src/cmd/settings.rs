@@ -1,20 +1,18 @@
-//! How settings of processes are read: the flag, else the environment, else the default.
-//!
-//! All that is wrong is told at once, and nothing starts with half of the settings.
+//! Parsing of settings from flags and environment variables. All errors are reported at once.
 
 mod common;
 
 use std::{fmt::Display, fs, num::NonZeroU32, path::PathBuf, str::FromStr};
 
-pub(crate) use common::{Common, GivenCommon};
+pub(crate) use common::{Common, CommonFlags};
 
 use super::Outcome;
 use crate::report::Report;
 
-/// Where the kubelet tells a pod its namespace.
+/// File with the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// A value that cannot be used.
+/// Invalid value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} (--{flag}): {value:?} {allowed}")]
 pub(crate) struct Problem {
@@ -24,13 +22,13 @@ pub(crate) struct Problem {
     allowed: String,
 }
 
-/// The namespace of the pod that the process runs in.
+/// Namespace of the pod that the process runs in.
 pub(crate) fn pod_namespace() -> Option<String> {
     let name = fs::read_to_string(POD_NAMESPACE).ok()?;
     Some(name.trim().to_owned())
 }
 
-/// Ends a command whose settings cannot be used.
+/// Reports invalid settings.
 pub(crate) fn refused(problems: Vec<Problem>, report: &mut Report) -> Outcome {
     for problem in problems {
         report.error(problem);
@@ -38,21 +36,21 @@ pub(crate) fn refused(problems: Vec<Problem>, report: &mut Report) -> Outcome {
     Outcome::Unreadable
 }
 
-/// Paths in one word, for the log.
+/// Paths separated by colons, for the log.
 pub(crate) fn joined(paths: &[PathBuf]) -> String {
     let paths = paths.iter().map(|path| path.display().to_string());
     paths.collect::<Vec<_>>().join(":")
 }
 
-/// Reads values and keeps what is wrong with them.
+/// Parser that collects errors.
 #[derive(Default)]
 pub(crate) struct Reader {
     problems: Vec<Problem>,
 }
 
 impl Reader {
-    /// The value of `variable`, whose flag is named like it; none when it is empty, not given or
-    /// wrong.
+    /// Parses the value of `variable`, whose flag has the corresponding name; none if it is empty, not set
+    /// or invalid.
     pub(crate) fn read<T>(
         &mut self,
         variable: &'static str,
@@ -63,7 +61,7 @@ impl Reader {
         self.read_flag(&flag, variable, value, read)
     }
 
-    /// The value of `variable`, whose flag has another name.
+    /// Same as [`read`](Self::read), for a flag with another name.
     pub(crate) fn read_flag<T>(
         &mut self,
         flag: &str,
@@ -86,8 +84,8 @@ impl Reader {
         }
     }
 
-    /// What the settings mean, or all that is wrong with them.
-    pub(crate) fn end<T>(self, settings: T) -> Result<T, Vec<Problem>> {
+    /// The settings, or all errors.
+    pub(crate) fn finish<T>(self, settings: T) -> Result<T, Vec<Problem>> {
         if self.problems.is_empty() {
             Ok(settings)
         } else {
@@ -96,12 +94,10 @@ impl Reader {
     }
 }
 
-/// What a text is as a value of its type.
 pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Yes or no.
 pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
@@ -110,13 +106,11 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A rate of requests.
 pub(crate) fn rate(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| format!("must be a whole number from 1 to {}", u32::MAX))
 }
 
-/// The name of a namespace.
 pub(crate) fn namespace_name(text: &str) -> Result<String, String> {
     if is_label(text) {
         Ok(text.to_owned())
@@ -127,7 +121,7 @@ pub(crate) fn namespace_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether `name` is a label of DNS (RFC 1123), as names of namespaces are.
+/// Whether `name` is a DNS label (RFC 1123).
 pub(crate) fn is_label(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&name.len())

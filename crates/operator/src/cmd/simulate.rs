@@ -1,3 +1,5 @@
+//! Command `simulate`.
+
 use std::path::PathBuf;
 
 use kube::{
@@ -13,7 +15,7 @@ use sandbox::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, sandbox::Behaviour};
+use super::{Outcome, sandbox::Behavior};
 use crate::{
     report::Report,
     services::{Identity, are_reachable, serve, virt_api_handler},
@@ -24,33 +26,33 @@ const NAMESPACE: &str = "kubevirt";
 /// Secret with virt-api's certificate, as the install strategies of all releases name it.
 const CERTIFICATE: &str = "kubevirt-virt-api-certs";
 
-/// Act as nodes, storage and KubeVirt beside an API server that has none
+/// Simulate nodes, storage and KubeVirt for an API server without them
 ///
-/// The actors of the sandbox, against a kube-apiserver without controllers, such as one from
-/// envtest. It is refused where nodes are registered that are not of its making: there, real
-/// kubelets and a real KubeVirt do this work.
+/// Runs the actors of the sandbox against a kube-apiserver without controllers, such as one from
+/// envtest. It refuses to run in a cluster with other nodes, where real kubelets and a real KubeVirt do
+/// this work.
 ///
-/// Exit status: 0 it was ended by Ctrl-C, 1 it could not go on, 2 something could not be read.
+/// Exit status: 0 terminated by Ctrl-C, 1 fatal error, 2 a file cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   kubevirt-operator simulate --kubeconfig envtest.kubeconfig --speed instant")]
 pub(crate) struct Args {
-    /// The kubeconfig of the API server
+    /// Path of the kubeconfig of the API server
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
 
-    /// The context in it, if not the current one
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
     #[command(flatten)]
-    behaviour: Behaviour,
+    behavior: Behavior,
 }
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let faults = match self.behaviour.faults() {
+        let faults = match self.behavior.faults() {
             Ok(faults) => faults,
             Err(error) => {
                 report.error(error);
@@ -75,18 +77,18 @@ impl Args {
             let client = connect(kubeconfig, self.context).await?;
             refuse_real_nodes(&client).await?;
             let world = World {
-                speed: self.behaviour.speed,
-                nodes: self.behaviour.nodes,
+                speed: self.behavior.speed,
+                nodes: self.behavior.nodes,
                 faults,
                 ..World::new(client)
             };
             let token = CancellationToken::new();
             let virt_api = serve_virt_api(&world, token.clone()).await;
             let actors = tokio::spawn(sandbox::run_actors(world, token.clone()));
-            eprintln!("Acting as nodes, storage and KubeVirt. Ctrl-C ends it.");
+            eprintln!("Simulating nodes, storage and KubeVirt. Press Ctrl-C to stop.");
             let ended = super::signal().await.map_err(|error| error.to_string());
             token.cancel();
-            // A task that panicked has said so already.
+            // A panic is already reported.
             let _ = actors.await;
             if let Some(virt_api) = virt_api {
                 let _ = virt_api.await;
@@ -103,14 +105,14 @@ impl Args {
     }
 }
 
-/// Answers as virt-api at the address of its Service, once KubeVirt is installed by its operator: the
-/// API server asks virt-api about the instance types and VirtualMachines that it admits.
+/// Serves virt-api at the address of its Service, once the operator has installed KubeVirt: the API server
+/// calls its admission webhooks.
 async fn serve_virt_api(world: &World, token: CancellationToken) -> Option<JoinHandle<()>> {
     if !are_reachable(&world.client).await {
         eprintln!(
-            "Services of this API server have no addresses on this machine: nobody answers as virt-api. \
-             Start it with --service-cluster-ip-range=127.96.0.0/16 and run this as root if a KubeVirt \
-             operator is to install KubeVirt."
+            "virt-api is not served, because the Service addresses of this API server are not local. To \
+             install KubeVirt with its operator, start the API server with \
+             --service-cluster-ip-range=127.96.0.0/16 and run this command as root."
         );
         return None;
     }
@@ -138,7 +140,7 @@ async fn connect(kubeconfig: Kubeconfig, context: Option<String>) -> Result<Clie
     Client::try_from(config).map_err(|error| error.to_string())
 }
 
-/// A cluster with kubelets of its own must not be acted in.
+/// Refuses clusters with real kubelets.
 async fn refuse_real_nodes(client: &Client) -> Result<(), String> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
     let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
@@ -152,7 +154,7 @@ async fn refuse_real_nodes(client: &Client) -> Result<(), String> {
     match foreign {
         None => Ok(()),
         Some(node) => Err(format!(
-            "this cluster has a node of its own, {}: simulate is for API servers without nodes",
+            "the cluster has node {}, which is not simulated: use an API server without nodes",
             node.name_any()
         )),
     }

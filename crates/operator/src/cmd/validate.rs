@@ -1,3 +1,5 @@
+//! Command `validate`.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
@@ -21,13 +23,13 @@ use crate::{
     report::Report,
 };
 
-/// Say what is wrong with Machines, MachineClasses and NetworkConfigurations
+/// Validate Machines, MachineClasses and NetworkConfigurations
 ///
-/// Holds the documents against the schema and its CEL rules, as the API server does, and resolves
+/// Checks the documents against the schema and its CEL rules, as the API server does, and resolves
 /// Machines, as the operator does, without a cluster. Prints one line for each problem:
-/// file:document: field: what is wrong.
+/// file:document: field: message.
 ///
-/// Exit status: 0 no problem, 1 problems, 2 something could not be read.
+/// Exit status: 0 no problems, 1 problems, 2 a file cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,12 +44,12 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
         let mut loaded = self.input.load(report);
-        let found = find_twins(&loaded.entries);
+        let found = find_duplicates(&loaded.entries);
         loaded.problems.extend(found);
         let found = resolve_machines(&loaded.entries, report);
         loaded.problems.extend(found);
         let printed = print(&loaded.problems);
-        if loaded.ours > 0 || loaded.read.is_none() {
+        if loaded.checked > 0 || loaded.unreadable.is_none() {
             report.summary(summary(&loaded));
         }
         loaded.outcome().max(written(printed, report))
@@ -60,13 +62,13 @@ fn summary(loaded: &Loaded) -> String {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
     };
-    let unread = match loaded.read {
-        Some(Unreadable) => ", and not everything could be read",
+    let unread = match loaded.unreadable {
+        Some(Unreadable) => "; not all files could be read",
         None => "",
     };
     format!(
         "checked {}: {}{unread}",
-        plural(loaded.ours, "document"),
+        plural(loaded.checked, "document"),
         plural(loaded.problems.len(), "problem")
     )
 }
@@ -79,9 +81,9 @@ fn print(problems: &[Problem]) -> io::Result<()> {
     out.flush()
 }
 
-/// Two documents for one object: the second would undo the first.
-fn find_twins(entries: &[Entry]) -> Vec<Problem> {
-    let mut seen = BTreeMap::new();
+/// Documents that define the same object: the second would overwrite the first.
+fn find_duplicates(entries: &[Entry]) -> Vec<Problem> {
+    let mut origins = BTreeMap::new();
     let mut problems = Vec::new();
     for Entry {
         origin, resource, ..
@@ -94,11 +96,13 @@ fn find_twins(entries: &[Entry]) -> Vec<Problem> {
             Resource::StorageClass(_) | Resource::Secret(_) => continue,
         };
         let Some(name) = &metadata.name else { continue };
-        if let Some(first) = seen.insert((kind, &metadata.namespace, name), origin) {
+        if let Some(first) = origins.insert((kind, &metadata.namespace, name), origin) {
             problems.push(Problem {
                 origin: origin.clone(),
                 path: "metadata.name".to_owned(),
-                message: format!("{kind} {name:?} is already given by {first}: remove one of them"),
+                message: format!(
+                    "{kind} {name:?} is already defined in {first}: remove one of them"
+                ),
             });
         }
     }
@@ -129,10 +133,10 @@ fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
             }
             Err(errors) => errors,
         };
-        let unsaid = errors
+        let unreported = errors
             .into_iter()
-            .filter(|error| !covered(&entry.broken, &error.path));
-        for error in unsaid {
+            .filter(|error| !covered(&entry.invalid_fields, &error.path));
+        for error in unreported {
             if error.certain {
                 problems.push(Problem {
                     origin: entry.origin.clone(),
@@ -147,7 +151,7 @@ fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
     problems
 }
 
-/// The names of what Machines become: two Machines cannot make the same object.
+/// Names of the objects of Machines: two Machines cannot have the same child.
 #[derive(Default)]
 struct Names(BTreeMap<(Option<String>, &'static str, String), (String, Origin)>);
 
@@ -166,14 +170,14 @@ impl Names {
                 .0
                 .entry(key)
                 .or_insert_with(|| (identity.name.clone(), origin.clone()));
-            // A Machine that is given twice is told as such.
+            // Duplicate Machines are reported separately.
             if first.0 != identity.name {
                 let other = &first.1;
                 problems.push(Problem {
                     origin: origin.clone(),
                     path: path.to_owned(),
                     message: format!(
-                        "{kind} {name:?} is already made by {other}: choose another name"
+                        "{kind} {name:?} already belongs to the Machine in {other}: choose another name"
                     ),
                 });
             }
@@ -182,15 +186,19 @@ impl Names {
     }
 }
 
-/// Whether what was said of the fields `said` makes it needless to say something of `path`: one of
-/// them is that field, holds it, or is below it.
-fn covered(said: &BTreeSet<String>, path: &str) -> bool {
+/// Whether a problem with `path` is covered by reported fields: the field itself, one above or one below
+/// it.
+fn covered(reported: &BTreeSet<String>, path: &str) -> bool {
     let separators = path.match_indices(['.', '[']).map(|(at, _)| at);
-    let holders = separators.chain([path.len()]).map(|at| &path[..at]);
-    let below = |separator: char| {
-        let beginning = format!("{path}{separator}");
-        let next = said.range(beginning.clone()..).next();
-        next.is_some_and(|said| said.starts_with(&beginning))
+    let ancestors = separators.chain([path.len()]).map(|at| &path[..at]);
+    let has_descendant = |separator: char| {
+        let prefix = format!("{path}{separator}");
+        let next = reported.range(prefix.clone()..).next();
+        next.is_some_and(|field| field.starts_with(&prefix))
     };
-    holders.into_iter().any(|holder| said.contains(holder)) || below('.') || below('[')
+    ancestors
+        .into_iter()
+        .any(|ancestor| reported.contains(ancestor))
+        || has_descendant('.')
+        || has_descendant('[')
 }

@@ -1,3 +1,5 @@
+//! Command `virt-operator`.
+
 mod plan;
 mod process;
 mod render;
@@ -10,18 +12,18 @@ use super::{
 };
 use crate::report::Report;
 
-/// Run the KubeVirt operator: install, upgrade, heal and remove KubeVirt
+/// Run the KubeVirt operator, which installs, upgrades, repairs and removes KubeVirt
 ///
-/// It acts on the KubeVirt resource of its own namespace, in the cluster that it runs in or in the
-/// one that --kubeconfig names. Each setting is taken from its flag, else from its environment
-/// variable, else from its default; what is empty counts as not given.
+/// The operator reconciles the KubeVirt resource of its namespace, in the cluster that it runs in or in
+/// the cluster of --kubeconfig. Each setting is read from its flag, then from its environment variable;
+/// an empty value counts as not set.
 ///
-/// Exit status: 0 it was asked to end, 1 it could not go on, 2 a setting cannot be read.
+/// Exit status: 0 terminated by a signal, 1 fatal error, 2 invalid setting or strategy file.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(flatten)]
-    given: settings::Given,
+    flags: settings::Flags,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -40,7 +42,7 @@ impl Args {
             Some(Command::Render(args)) => return args.run(report),
             None => {}
         }
-        let settings = match self.given.resolve(pod_namespace, std::env::vars_os()) {
+        let settings = match self.flags.resolve(pod_namespace, std::env::vars_os()) {
             Ok(settings) => settings,
             Err(problems) => return refused(problems, report),
         };

@@ -102,10 +102,10 @@ fn an_error_does_not_quote_the_document() {
 }
 
 #[test]
-fn what_is_not_text_is_told_by_its_position() {
+fn invalid_utf_8_is_reported_with_its_offset() {
     assert_eq!(
         message(b"a: \xff\xfe"),
-        "file: is not UTF-8 text: byte 3 does not belong there"
+        "file: is not UTF-8 text: invalid byte at offset 3"
     );
 }
 
@@ -127,7 +127,7 @@ fn json_objects_one_after_the_other_are_documents() {
 }
 
 #[test]
-fn aliases_do_not_explode() {
+fn alias_expansion_is_limited() {
     let mut bomb = vec!["a0: &a0 [x, x, x, x, x, x, x, x, x, x]".to_owned()];
     for level in 1..12 {
         let below = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -135,7 +135,7 @@ fn aliases_do_not_explode() {
     }
     let error = message(bomb.join("\n"));
     assert!(
-        error.ends_with(": its aliases stand for too much"),
+        error.ends_with(": its aliases expand to too much data"),
         "{error}"
     );
 }
@@ -143,16 +143,16 @@ fn aliases_do_not_explode() {
 #[rstest]
 #[case('[')]
 #[case('{')]
-fn nesting_has_an_end(#[case] open: char) {
+fn nesting_is_limited(#[case] open: char) {
     let error = message(open.to_string().repeat(100_000));
     assert!(error.starts_with("file:1: line "), "{error}");
 }
 
-/// In words for the person who wrote the document, with one line number and no quotation.
+/// Each message has one line number and no quotation.
 #[rstest]
 #[case(
     "spec: {a: small}\nspec: {a: large}\n",
-    "file:1: line 2: a key is there twice in one mapping"
+    "file:1: line 2: a mapping contains a key twice"
 )]
 #[case("a: &a [*a]\n", "file:1: line 1: an alias refers to itself")]
 #[case(
@@ -161,13 +161,13 @@ fn nesting_has_an_end(#[case] open: char) {
 )]
 #[case(
     "a: 1\n...\nb: 2\n",
-    "file:1: line 3: goes on after its end: put --- between documents"
+    "file:1: line 3: has content after its end: separate documents with ---"
 )]
-fn what_is_wrong_is_said_plainly(#[case] text: &str, #[case] expected: &str) {
+fn errors_are_plain_and_do_not_quote_the_document(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(message(text), expected);
 }
 
-/// What kubectl makes of these, by `kubectl create --dry-run=client -o json`.
+/// Expected values come from `kubectl create --dry-run=client -o json`.
 #[rstest]
 #[case("yes", json!(true))]
 #[case("n", json!(false))]

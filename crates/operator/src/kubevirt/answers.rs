@@ -1,4 +1,4 @@
-//! Property of what the KubeVirt operator decodes: null, absent and empty mean the same.
+//! Test of the types that the KubeVirt operator decodes: null, absent and empty mean the same.
 
 use api::kubevirt::install::KubeVirt;
 use decode::testing::{Decoder, check, describe};
@@ -178,7 +178,7 @@ fn kubevirts() {
         "/status/conditions/*/status",
         "/status/conditions/*/type",
     ];
-    // What an empty part of the spec means is for the plan to say.
+    // The plan interprets empty parts of the spec.
     let significant = ["/spec/**", "/status"];
     let validated: Vec<&str> = TIMES
         .into_iter()

@@ -1,7 +1,8 @@
-//! What is known of the cluster, fed by watches and by the answers to our own writes.
+//! Caches of the KubeVirt controller, updated by watch events and by the answers to the operator's own
+//! writes.
 //!
-//! Objects of an installation are kept in one map, as the plan reads them; which state of one is
-//! the newest is the business of a store a watch, which holds no more than names and versions.
+//! Objects of an installation are in one map, as the plan reads them. One store per watch, with keys and
+//! versions only, decides which state of an object is the newest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,18 +19,17 @@ use serde_json::Value;
 
 use super::{
     slim::Slim,
-    watches::{Account, Definition, Told, Watched},
+    watches::{Account, Definition, KindEvent, Watched},
 };
 
-/// What is known of the cluster.
 pub(super) struct Caches {
     pub(super) kubevirts: Cache<KubeVirt>,
     definitions: Cache<Definition>,
     accounts: Cache<Account>,
     pod_store: Cache<Slim<Pod>>,
     node_store: Cache<Slim<Node>>,
-    /// Which objects a watch has told of, and in which versions.
-    told: BTreeMap<Watched, Cache<Slim<()>>>,
+    /// Keys and versions of the objects of each watch.
+    versions: BTreeMap<Watched, Cache<Slim<()>>>,
     objects: BTreeMap<Id, Live>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
@@ -43,14 +43,14 @@ impl Caches {
             accounts: Cache::new(),
             pod_store: Cache::new(),
             node_store: Cache::new(),
-            told: BTreeMap::new(),
+            versions: BTreeMap::new(),
             objects: BTreeMap::new(),
             pods: Vec::new(),
             nodes: Vec::new(),
         }
     }
 
-    /// The objects of the installation.
+    /// Objects of the installation.
     pub(super) fn objects(&self) -> &BTreeMap<Id, Live> {
         &self.objects
     }
@@ -63,18 +63,18 @@ impl Caches {
         &self.nodes
     }
 
-    /// Whether there is a definition, be it that it is being deleted.
+    /// Whether a CustomResourceDefinition exists, even if it is being deleted.
     pub(super) fn has_definition(&self, name: &str) -> bool {
         self.definitions.get(&Key::new("", name)).is_some()
     }
 
-    /// Whether objects of a definition can be asked for.
+    /// Whether a CustomResourceDefinition is served.
     pub(super) fn is_defined(&self, name: &str) -> bool {
         let Some(definition) = self.definitions.get(&Key::new("", name)) else {
             return false;
         };
-        let ours = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
-        let is_established = self.objects.get(&ours).is_none_or(|live| {
+        let id = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
+        let is_established = self.objects.get(&id).is_none_or(|live| {
             let value = live.value();
             let conditions = value["status"]["conditions"].as_array();
             conditions.is_some_and(|conditions| {
@@ -85,7 +85,7 @@ impl Caches {
         definition.metadata.deletion_timestamp.is_none() && is_established
     }
 
-    /// Namespaces that have an account of the name that was asked for, as `namespace/account`.
+    /// Watched service accounts, as `namespace/name`.
     pub(super) fn accounts(&self) -> BTreeSet<String> {
         self.accounts
             .iter()
@@ -93,7 +93,6 @@ impl Caches {
             .collect()
     }
 
-    /// Whether everything is known of what is watched.
     pub(super) fn is_synced(&self, watched: &Watched) -> bool {
         match watched {
             Watched::KubeVirts => self.kubevirts.synced(),
@@ -102,12 +101,12 @@ impl Caches {
             Watched::Pods => self.pod_store.synced(),
             Watched::Nodes => self.node_store.synced(),
             Watched::Namespace | Watched::Strategies | Watched::Lease | Watched::Objects(_) => {
-                self.told.get(watched).is_some_and(Cache::synced)
+                self.versions.get(watched).is_some_and(Cache::synced)
             }
         }
     }
 
-    /// Forgets what is no longer watched.
+    /// Drops the objects of a stopped watch.
     pub(super) fn forget(&mut self, watched: &Watched) {
         match watched {
             Watched::KubeVirts => self.kubevirts = Cache::new(),
@@ -122,46 +121,46 @@ impl Caches {
                 self.nodes.clear();
             }
             Watched::Namespace | Watched::Strategies | Watched::Lease => {
-                self.told.remove(watched);
+                self.versions.remove(watched);
             }
             Watched::Objects(kind) => {
-                self.told.remove(watched);
+                self.versions.remove(watched);
                 self.objects
                     .retain(|id, _| id.group != kind.0 || id.kind != kind.1);
             }
         }
     }
 
-    /// Takes in what a watch tells. Says whether a plan could be another one now.
-    pub(super) fn told(&mut self, watched: &Watched, told: Told) -> bool {
-        match told {
-            Told::KubeVirt(change) => {
+    /// Applies a watch event. Returns whether the plan may have changed.
+    pub(super) fn on_event(&mut self, watched: &Watched, event: KindEvent) -> bool {
+        match event {
+            KindEvent::KubeVirt(change) => {
                 is_list(&change) | !self.kubevirts.apply("", *change).is_empty()
             }
-            Told::Definition(change) => {
+            KindEvent::Definition(change) => {
                 is_list(&change) | !self.definitions.apply("", *change).is_empty()
             }
-            Told::Account(change) => {
+            KindEvent::Account(change) => {
                 is_list(&change) | !self.accounts.apply("", *change).is_empty()
             }
-            Told::Pod(change) => {
+            KindEvent::Pod(change) => {
                 let ended = is_list(&change);
-                let matters = matter(&self.pod_store.apply("", *change));
-                if matters {
+                let is_relevant = has_changes(&self.pod_store.apply("", *change));
+                if is_relevant {
                     self.pods = kept(&self.pod_store);
                 }
-                matters | ended
+                is_relevant | ended
             }
-            Told::Node(change) => {
+            KindEvent::Node(change) => {
                 let ended = is_list(&change);
-                let matters = matter(&self.node_store.apply("", *change));
-                if matters {
+                let is_relevant = has_changes(&self.node_store.apply("", *change));
+                if is_relevant {
                     self.nodes = kept(&self.node_store);
                 }
-                matters | ended
+                is_relevant | ended
             }
-            Told::Object(change) => self.object(watched, *change),
-            Told::Secret(change) => self.object(watched, change.map(|secret| secret.live)),
+            KindEvent::Object(change) => self.object(watched, *change),
+            KindEvent::Secret(change) => self.object(watched, change.map(|secret| secret.live)),
         }
     }
 
@@ -173,40 +172,40 @@ impl Caches {
             live = Some(brought);
             slim
         });
-        let store = self.told.entry(watched.clone()).or_default();
+        let store = self.versions.entry(watched.clone()).or_default();
         let differences = store.apply("", change);
-        self.settle(watched, differences, live) | ended
+        self.update_objects(watched, differences, live) | ended
     }
 
-    /// Takes in the API server's answer to a write of ours.
-    pub(super) fn answered(&mut self, live: Live) {
+    /// Applies the API server's answer to a write.
+    pub(super) fn on_answer(&mut self, live: Live) {
         let watched = watched_as(&live);
-        let store = self.told.entry(watched.clone()).or_default();
+        let store = self.versions.entry(watched.clone()).or_default();
         let difference = store.assume(Slim::of(&live));
-        self.settle(&watched, difference.into_iter().collect(), Some(live));
+        self.update_objects(&watched, difference.into_iter().collect(), Some(live));
     }
 
-    /// The API server says that an object is gone.
-    pub(super) fn gone(&mut self, id: &Id, uid: &str) {
+    /// Removes an object that is gone according to the API server's answer.
+    pub(super) fn on_gone(&mut self, id: &Id, uid: &str) {
         let Some(live) = self.objects.get(id).filter(|live| &*live.uid == uid) else {
             return;
         };
         let watched = watched_as(live);
-        let store = self.told.entry(watched).or_default();
+        let store = self.versions.entry(watched).or_default();
         store.assume_deleted(&Key::new(&id.namespace, &id.name), uid);
         self.objects.remove(id);
     }
 
-    /// Takes in the API server's answer to a write to the KubeVirt resource itself.
-    pub(super) fn answered_kubevirt(&mut self, value: Value) {
+    /// Applies the API server's answer to a write to a KubeVirt resource.
+    pub(super) fn on_kubevirt_answer(&mut self, value: Value) {
         if let Ok(mut kubevirt) = decode::from_value::<KubeVirt>(value) {
             kubevirt.metadata.managed_fields = None;
             self.kubevirts.assume(kubevirt);
         }
     }
 
-    /// The API server says that a KubeVirt resource is gone.
-    pub(super) fn kubevirt_gone(&mut self, uid: &str) {
+    /// Removes a KubeVirt resource that is gone according to the API server's answer.
+    pub(super) fn on_kubevirt_gone(&mut self, uid: &str) {
         let is_it = |kubevirt: &KubeVirt| kubevirt.metadata.uid.as_deref() == Some(uid);
         let all = self.kubevirts.iter();
         let found: Vec<Key> = all
@@ -218,39 +217,39 @@ impl Caches {
         }
     }
 
-    /// Takes in the API server's answer to a write to a node.
-    pub(super) fn answered_node(&mut self, node: Slim<Node>) {
+    /// Applies the API server's answer to a write to a node.
+    pub(super) fn on_node_answer(&mut self, node: Slim<Node>) {
         if self.node_store.assume(node).is_some() {
             self.nodes = kept(&self.node_store);
         }
     }
 
-    /// Brings the objects to where the store says they are.
-    fn settle(
+    /// Updates the objects with the differences of the store. Returns whether the plan may have changed.
+    fn update_objects(
         &mut self,
         watched: &Watched,
         differences: Vec<Delta<Slim<()>>>,
         mut live: Option<Live>,
     ) -> bool {
-        let mut matters = false;
+        let mut is_relevant = false;
         for Delta { key, new, .. } in differences {
             let found = live.take_if(|live| live.id.name == key.name);
             match (new, found) {
                 (Some(_), Some(live)) => {
                     let fingerprint = live.fingerprint;
                     let old = self.objects.insert(live.id.clone(), live);
-                    // A Lease is renewed every other second.
-                    matters |= *watched != Watched::Lease
+                    // A Lease is renewed every two seconds.
+                    is_relevant |= *watched != Watched::Lease
                         || old.is_none_or(|old| old.fingerprint != fingerprint);
                 }
-                // What does not fit its type stays what it was.
+                // An object that cannot be decoded keeps its previous state.
                 (Some(_), None) => {}
                 (None, _) => {
-                    matters |= self.objects.remove(&id_of(watched, &key)).is_some();
+                    is_relevant |= self.objects.remove(&id_of(watched, &key)).is_some();
                 }
             }
         }
-        matters
+        is_relevant
     }
 }
 
@@ -264,7 +263,7 @@ fn id_of(watched: &Watched, key: &Key) -> Id {
     Id::new(group, kind, &key.namespace, &key.name)
 }
 
-/// Which watch tells of an object.
+/// Watch that delivers an object.
 fn watched_as(live: &Live) -> Watched {
     let id = &live.id;
     if id.is("", "Namespace") {
@@ -276,7 +275,7 @@ fn watched_as(live: &Live) -> Watched {
     }
 }
 
-/// Whether a list is complete, with which a plan may become possible.
+/// Whether a list is complete, so that a plan may become possible.
 fn is_list<T>(change: &WatchEvent<T>) -> bool {
     matches!(change, WatchEvent::ListCompleted { .. })
 }
@@ -285,9 +284,8 @@ fn kept<T: Clone>(store: &Cache<Slim<T>>) -> Vec<T> {
     store.iter().map(|(_, slim)| slim.kept.clone()).collect()
 }
 
-/// Whether what is kept of objects is another than it was: kubelets write to nodes and pods all
-/// the time.
-fn matter<T: PartialEq>(differences: &[Delta<Slim<T>>]) -> bool {
+/// Whether the kept fields differ: kubelets update other fields of nodes and pods all the time.
+fn has_changes<T: PartialEq>(differences: &[Delta<Slim<T>>]) -> bool {
     let mut differences = differences.iter();
     differences.any(|Delta { old, new, .. }| {
         old.as_ref().map(|slim| &slim.kept) != new.as_ref().map(|slim| &slim.kept)

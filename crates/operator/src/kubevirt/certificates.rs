@@ -1,7 +1,7 @@
-//! What is in the Secrets with certificates and in the bundles of CAs.
+//! Cache of certificates in Secrets and of CA bundles in ConfigMaps.
 //!
-//! Keys are looked at when a Secret is told of, and not kept. Which CA has signed a certificate is
-//! found out again when one of them or the bundle changes.
+//! Keys are read when a Secret changes, and not kept. Signers are determined again when a certificate or
+//! a CA bundle changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,23 +18,21 @@ use plan::{
 use runtime::{reflector::WatchEvent, tls::Certificate};
 
 use super::slim::Secret;
-use crate::certificates::{Authority, Read, known, pair, part};
+use crate::certificates::{Authority, Parsed, known, pair, part};
 
-/// The Secret with the certificate of the operator's own webhook.
+/// Secret with the serving certificate of the operator's webhook.
 const OPERATOR: &str = "kubevirt-operator-certs";
 
-/// What is in Secrets and bundles, as far as it may be known.
 #[derive(Default)]
 pub(super) struct Certificates {
-    /// What was read, by the Secret's name and version.
-    read: BTreeMap<(Arc<str>, Box<str>), Read>,
+    /// Parsed certificates, by name and version of their Secret.
+    read: BTreeMap<(Arc<str>, Box<str>), Parsed>,
     pairs: BTreeMap<String, Pair>,
     bundles: BTreeMap<String, Vec<BundleCertificate>>,
-    /// The ConfigMaps that the bundles were read from.
+    /// Versions of the ConfigMaps that the bundles were read from.
     sources: BTreeMap<Id, Box<str>>,
-    /// What the webhook answers with.
     webhook: Option<Certificate>,
-    /// Whether it answers with what is in the Secret; if not, why.
+    /// Whether the webhook serves the certificate in the Secret; if not, why.
     served: Option<Result<(), String>>,
 }
 
@@ -46,60 +44,61 @@ impl Certificates {
         }
     }
 
-    /// The pairs, by the name of their Secret.
+    /// By name of the Secret.
     pub(super) fn pairs(&self) -> &BTreeMap<String, Pair> {
         &self.pairs
     }
 
-    /// The bundles, by the name of their ConfigMap.
+    /// By name of the ConfigMap.
     pub(super) fn bundles(&self) -> &BTreeMap<String, Vec<BundleCertificate>> {
         &self.bundles
     }
 
-    /// Takes in what a watch tells of a Secret.
-    pub(super) fn told(&mut self, change: &WatchEvent<Secret>) {
+    pub(super) fn on_event(&mut self, change: &WatchEvent<Secret>) {
         if let WatchEvent::Listed(secret) | WatchEvent::Applied(secret) = change {
-            self.take(secret);
+            self.insert(secret);
         }
     }
 
-    /// Takes in what is in a Secret.
-    pub(super) fn take(&mut self, secret: &Secret) {
+    pub(super) fn insert(&mut self, secret: &Secret) {
         let Secret { live, data } = secret;
         if &*live.id.name == OPERATOR
             && let Some(webhook) = &self.webhook
         {
             let replaced = webhook.replace(part(data, CERTIFICATE), part(data, KEY));
             self.served = Some(replaced.map_err(|error| {
-                tracing::warn!(secret = OPERATOR, "cannot be served with: {error}");
-                format!("Secret {OPERATOR} cannot be served with: {error}")
+                tracing::warn!(
+                    secret = OPERATOR,
+                    "the webhook cannot serve the certificate in Secret {OPERATOR}: {error}"
+                );
+                format!("the webhook cannot serve the certificate in Secret {OPERATOR}: {error}")
             }));
         }
-        if let Some(read) = Read::of(data) {
+        if let Some(read) = Parsed::of(data) {
             let key = (Arc::clone(&live.id.name), live.resource_version.clone());
             self.read.insert(key, read);
         }
     }
 
-    /// Whether the webhook answers with a certificate that others may trust, as far as there is one;
-    /// None if there is no webhook. `listed` says that all Secrets were told of.
-    pub(super) fn webhook(&self, listed: bool) -> Option<Result<(), String>> {
+    /// Readiness of the webhook: whether it serves the certificate in the Secret, if there is one. None
+    /// without webhook. `synced` says that all Secrets are cached.
+    pub(super) fn webhook(&self, synced: bool) -> Option<Result<(), String>> {
         self.webhook.as_ref()?;
-        let unknown = if listed {
+        let without_secret = if synced {
             Ok(())
         } else {
-            Err("not looked for yet".to_owned())
+            Err(format!("Secret {OPERATOR} has not been listed yet"))
         };
-        Some(self.served.clone().unwrap_or(unknown))
+        Some(self.served.clone().unwrap_or(without_secret))
     }
 
-    /// Brings pairs and bundles to where the objects are. Says whether they are others than before.
-    pub(super) fn follow(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
-        let bundles = self.follow_bundles(objects, namespace);
+    /// Updates pairs and bundles from the cached objects. Returns whether they changed.
+    pub(super) fn update(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
+        let bundles = self.update_bundles(objects, namespace);
         let secrets = objects
             .values()
             .filter(|live| live.id.is("", "Secret") && &*live.id.namespace == namespace);
-        let found: Vec<(&Live, Read)> = secrets
+        let found: Vec<(&Live, Parsed)> = secrets
             .filter_map(|live| {
                 let key = (Arc::clone(&live.id.name), live.resource_version.clone());
                 Some((live, self.read.get(&key)?.clone()))
@@ -124,7 +123,7 @@ impl Certificates {
         changed || bundles
     }
 
-    fn follow_bundles(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
+    fn update_bundles(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
         let maps = objects
             .values()
             .filter(|live| live.id.is("", "ConfigMap") && &*live.id.namespace == namespace);
@@ -145,8 +144,8 @@ impl Certificates {
         true
     }
 
-    /// The CAs that may have signed a certificate: in office, next, and of the bundle.
-    fn authorities(&self, found: &[(&Live, Read)]) -> Vec<Authority> {
+    /// CAs that may have signed a certificate: the current one, the next one, and those of the bundle.
+    fn authorities(&self, found: &[(&Live, Parsed)]) -> Vec<Authority> {
         let mut found = found.iter();
         let own = found.find(|(live, _)| &*live.id.name == CA);
         let own = own.into_iter().flat_map(|(_, read)| read.authorities());
@@ -163,7 +162,7 @@ mod tests {
     use super::Certificates;
 
     #[test]
-    fn the_webhook_is_not_ready_before_secrets_were_looked_at() {
+    fn the_webhook_is_not_ready_before_secrets_are_synced() {
         let none = Certificates::new(None);
         assert_eq!(none.webhook(false), None);
         let certificates = Certificates::new(Some(Certificate::fallback().unwrap()));

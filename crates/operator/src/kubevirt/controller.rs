@@ -1,14 +1,13 @@
-//! The loop that keeps an installation.
+//! Control loop of the KubeVirt resource.
 //!
-//! One future holds everything: watches, caches and the writes under way. It plans one round of
-//! writes at a time, carries them out beside each other, takes their answers into the caches, and
-//! plans again, until there is nothing left to do. Nothing is polled: it sleeps until a watch
-//! speaks, a write is answered, or a time comes.
+//! One future owns the watches, caches and requests in flight. It plans one batch of writes, sends them
+//! concurrently, updates the caches with their answers, and plans again until the plan is empty. Nothing
+//! is polled: the loop sleeps until a watch event, an answer, or a timer.
 //!
-//! What was refused is tried again later, each object at its own pace; meanwhile the plan knows, and
-//! the status says why.
+//! A refused write is retried with backoff per object; meanwhile the plan takes it into account, and the
+//! status says why.
 
-mod look;
+mod reconcile;
 mod write;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -35,7 +34,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::write::Done;
+use self::write::CompletedRequest;
 use super::{
     Clock, Options,
     caches::Caches,
@@ -44,37 +43,36 @@ use super::{
     report::Report,
     resources,
     strategies::Strategies,
-    watches::{Told, Watched, Watches},
+    watches::{KindEvent, Watched, Watches},
 };
 use crate::requests::Requests;
 
-/// How long the same writes are not repeated when the caches do not show them yet.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the status is written at most while only its words change.
+/// Delay before identical writes are repeated while the caches do not show their effect.
+const REPEAT_WRITE_DELAY: Duration = Duration::from_secs(10);
+/// Minimum time between status writes while only messages change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the writes under way are given at the end.
-const DRAIN: Duration = Duration::from_secs(4);
-/// How often the loop shows that it is alive.
-const BEAT: Duration = Duration::from_secs(10);
-/// The service account of Prometheus, unless the KubeVirt resource names another.
-pub(super) const ACCOUNT: &str = "prometheus-k8s";
+/// Time that requests in flight get to finish at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
+/// Interval of the heartbeat that the liveness probe reads.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// Default service account of Prometheus.
+pub(super) const PROMETHEUS_ACCOUNT: &str = "prometheus-k8s";
 
-/// What the loop works with.
+/// Dependencies of the control loop.
 pub(super) struct Tools {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) report: Report,
     pub(super) health: Health,
-    /// Whether this process leads.
     pub(super) leads: watch::Receiver<bool>,
 }
 
-/// What was last done.
+/// Latest writes for a KubeVirt resource, so that they are not repeated before the caches show them.
 #[derive(Clone, Copy, Default)]
-struct Past {
+struct LastWrites {
     steps: Option<(Fingerprint, Instant)>,
     status: Option<(Fingerprint, Instant)>,
-    /// When the status was last written, or the last attempt was.
+    /// Time of the latest status write, successful or not.
     status_at: Option<Instant>,
 }
 
@@ -86,40 +84,39 @@ pub(super) struct Controller {
     caches: Caches,
     watches: Watches,
     watching: BTreeMap<Watched, CancellationToken>,
-    /// Watches that are refused, in the API server's words, before they have ever told all.
-    unseen: BTreeMap<Watched, String>,
-    streams: SelectAll<BoxStream<'static, (Watched, Told)>>,
-    writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Refused watches that have never synced, with the API server's message.
+    refused_watches: BTreeMap<Watched, String>,
+    streams: SelectAll<BoxStream<'static, (Watched, KindEvent)>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, CompletedRequest>>,
     served: Served,
     strategies: Strategies,
     certificates: Certificates,
     counts: BTreeMap<String, Count>,
     memory: Memory,
     backoff: Backoff<Id>,
-    /// By the uid of the KubeVirt resource.
-    past: BTreeMap<String, Past>,
-    /// Whether what the API server serves has to be asked.
-    listing: Listing,
-    /// How often it was asked since a definition changed, and did not list a kind that is wanted.
-    unlisted: u32,
-    /// Whether the definition of the KubeVirt resource has been seen to.
-    defined: bool,
-    define_again: Option<Instant>,
-    /// Whether there may be another plan than the last.
-    due: bool,
-    look_again: Option<Instant>,
+    /// By UID of the KubeVirt resource.
+    last_writes: BTreeMap<String, LastWrites>,
+    discovery: Discovery,
+    /// Number of discovery requests since a definition changed that lacked a needed kind.
+    incomplete_discoveries: u32,
+    /// Whether the CustomResourceDefinition of KubeVirt is installed and up to date.
+    is_crd_installed: bool,
+    crd_retry_at: Option<Instant>,
+    /// Whether something changed since the last plan.
+    is_due: bool,
+    requeue_at: Option<Instant>,
     random: Random,
     synced: bool,
 }
 
-/// How far the question is what the API server serves.
+/// State of the discovery of served kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listing {
-    /// Nothing is planned before there is an answer.
-    Wanted(Option<Instant>),
-    Asked,
-    /// There is an answer; it is asked once more at that time.
-    Known(Option<Instant>),
+enum Discovery {
+    /// Needed before the next plan; sent at this time.
+    Needed(Option<Instant>),
+    InFlight,
+    /// Complete; repeated at this time.
+    Complete(Option<Instant>),
 }
 
 impl Controller {
@@ -132,22 +129,22 @@ impl Controller {
             caches: Caches::new(),
             watches: Watches::new(tools.client.clone(), namespace),
             watching: BTreeMap::new(),
-            unseen: BTreeMap::new(),
+            refused_watches: BTreeMap::new(),
             streams: SelectAll::new(),
-            writing: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
             served: Served::default(),
             strategies: Strategies::new(options.strategies.clone()),
             certificates: Certificates::new(options.webhook.clone()),
             counts: BTreeMap::new(),
             memory: Memory::default(),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
-            past: BTreeMap::new(),
-            listing: Listing::Wanted(None),
-            unlisted: 0,
-            defined: false,
-            define_again: None,
-            due: false,
-            look_again: None,
+            last_writes: BTreeMap::new(),
+            discovery: Discovery::Needed(None),
+            incomplete_discoveries: 0,
+            is_crd_installed: false,
+            crd_retry_at: None,
+            is_due: false,
+            requeue_at: None,
             synced: false,
             random,
             tools,
@@ -155,10 +152,10 @@ impl Controller {
         }
     }
 
-    /// Keeps the installation until the token is cancelled. Writes under way are then finished.
+    /// Reconciles until the token is cancelled, then finishes the requests in flight.
     pub(super) async fn run(mut self, token: CancellationToken) {
         self.tools.health.set_synced(CACHES, false);
-        self.note_webhook();
+        self.report_webhook();
         for watched in [
             Watched::Definitions,
             Watched::Pods,
@@ -166,79 +163,91 @@ impl Controller {
             Watched::Namespace,
             Watched::Strategies,
             Watched::Lease,
-            Watched::Accounts(ACCOUNT.to_owned()),
+            Watched::Accounts(PROMETHEUS_ACCOUNT.to_owned()),
         ] {
             self.start_watch(watched);
         }
         let mut leads = self.tools.leads.clone();
-        let mut beat = Instant::now();
+        let mut heartbeat = Instant::now();
         loop {
             let now = Instant::now();
-            self.work(now);
-            if now >= beat {
+            self.start_work(now);
+            if now >= heartbeat {
                 self.tools.health.heartbeat();
-                beat = now + BEAT;
+                heartbeat = now + HEARTBEAT_INTERVAL;
             }
-            let wake = self.wake().map_or(beat, |wake| wake.min(beat));
+            let wake = self
+                .next_wake()
+                .map_or(heartbeat, |wake| wake.min(heartbeat));
             tokio::select! {
                 biased;
                 () = token.cancelled() => break,
-                Ok(()) = leads.changed() => self.due = true,
-                Some(done) = self.writing.next(), if !self.writing.is_empty() => self.done(done),
-                Some((watched, told)) = self.streams.next(), if !self.streams.is_empty() => {
-                    self.told(&watched, told);
+                Ok(()) = leads.changed() => self.is_due = true,
+                Some(completed) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    self.on_request_completed(completed);
+                }
+                Some((watched, event)) = self.streams.next(), if !self.streams.is_empty() => {
+                    self.on_event(&watched, event);
                 }
                 () = sleep_until(wake) => {}
             }
         }
-        let drained = timeout(DRAIN, async {
-            while self.writing.next().await.is_some() {}
+        let drained = timeout(DRAIN_TIMEOUT, async {
+            while self.in_flight.next().await.is_some() {}
         });
         if drained.await.is_err() {
-            tracing::warn!("writes were left unanswered at the end");
+            tracing::warn!(
+                "stopping the KubeVirt controller with requests in flight: the API server did not \
+                 answer them within {} s",
+                DRAIN_TIMEOUT.as_secs()
+            );
         }
     }
 
     fn start_watch(&mut self, watched: Watched) {
         let seed = self.random.next();
-        let told = match &watched {
+        let events = match &watched {
             Watched::Objects((group, kind)) => {
                 let resource = self.kinds.resource(group, kind);
                 resource.map(|resource| self.watches.objects(resource, seed))
             }
             other => self.watches.start(other, seed),
         };
-        let Some(told) = told else { return };
+        let Some(events) = events else { return };
         let token = CancellationToken::new();
         let name = watched.clone();
-        let told = told
-            .map(move |told| (name.clone(), told))
+        let events = events
+            .map(move |event| (name.clone(), event))
             .take_until(token.clone().cancelled_owned());
-        self.streams.push(told.boxed());
+        self.streams.push(events.boxed());
         self.watching.insert(watched, token);
-        self.note_synced();
+        self.update_synced();
     }
 
     fn stop_watch(&mut self, watched: &Watched) {
         if let Some(token) = self.watching.remove(watched) {
             token.cancel();
-            self.unseen.remove(watched);
+            self.refused_watches.remove(watched);
             self.caches.forget(watched);
-            tracing::info!(kind = watched.name(), "is no longer watched");
+            tracing::info!(
+                kind = watched.name(),
+                "stopped watching {}: no longer served, or no longer needed",
+                watched.name()
+            );
         }
     }
 
-    /// Watches what is served, and nothing else.
-    fn follow_kinds(&mut self) {
+    /// Starts and stops watches so that exactly the served kinds are watched.
+    fn update_watches(&mut self) {
         if !self.caches.is_synced(&Watched::Definitions) {
             return;
         }
-        let is_there = self.caches.has_definition(DEFINITION);
-        if !is_there {
-            self.defined = false;
-            self.define_again = None;
+        let has_crd = self.caches.has_definition(DEFINITION);
+        if !has_crd {
+            self.is_crd_installed = false;
+            self.crd_retry_at = None;
         }
-        if !matches!(self.listing, Listing::Known(_)) {
+        if !matches!(self.discovery, Discovery::Complete(_)) {
             return;
         }
         let served = self.kinds.served(|name| self.caches.is_defined(name));
@@ -246,25 +255,25 @@ impl Controller {
             .iter()
             .map(|resource| Watched::Objects(resource.group_kind()))
             .collect();
-        // One that is being deleted goes when its objects have gone, which takes an operator.
-        if is_there {
+        // Also while the definition is being deleted: it waits for the operator to remove its objects.
+        if has_crd {
             wanted.push(Watched::KubeVirts);
         }
-        let seen = served.into_iter().filter(|resource| {
+        let readable = served.into_iter().filter(|resource| {
             let kind = resource.group_kind();
-            let is_needed = self.kinds.is_always_there(&kind);
-            is_needed || !self.unseen.contains_key(&Watched::Objects(kind))
+            let is_needed = self.kinds.is_always_served(&kind);
+            is_needed || !self.refused_watches.contains_key(&Watched::Objects(kind))
         });
-        let kinds = seen.map(|resource| {
+        let kinds = readable.map(|resource| {
             let kind = (resource.group.to_string(), resource.kind.to_string());
             (kind, resource.version.to_string())
         });
         self.served.kinds = kinds.collect();
-        let follows =
+        let depends_on_discovery =
             |watched: &Watched| matches!(watched, Watched::Objects(_) | Watched::KubeVirts);
         let stale: Vec<Watched> = self.watching.keys().cloned().collect();
         for watched in stale {
-            if follows(&watched) && !wanted.contains(&watched) {
+            if depends_on_discovery(&watched) && !wanted.contains(&watched) {
                 self.stop_watch(&watched);
             }
         }
@@ -273,26 +282,26 @@ impl Controller {
                 self.start_watch(watched);
             }
         }
-        self.note_synced();
+        self.update_synced();
     }
 
-    /// Asks soon for kinds that were not listed, one of which a definition may have brought.
-    fn seek_kinds(&mut self) {
-        self.unlisted = 0;
-        if let Listing::Known(again) = self.listing
-            && self.kinds.lacks()
+    /// Repeats discovery soon if a needed kind is missing: a new definition may serve it.
+    fn schedule_discovery(&mut self) {
+        self.incomplete_discoveries = 0;
+        if let Discovery::Complete(again) = self.discovery
+            && self.kinds.is_incomplete()
         {
             let soon = Instant::now() + Schedule::WATCH.delay(0, &mut self.random);
-            self.listing = Listing::Known(Some(again.map_or(soon, |again| again.min(soon))));
+            self.discovery = Discovery::Complete(Some(again.map_or(soon, |again| again.min(soon))));
         }
     }
 
-    /// Watches the accounts that the KubeVirt resource says Prometheus has.
-    fn follow_account(&mut self) {
+    /// Watches the service account of Prometheus that the KubeVirt resource names.
+    fn watch_prometheus_account(&mut self) {
         let kubevirts = self.caches.kubevirts.iter();
         let named = kubevirts.filter_map(|(_, kubevirt)| kubevirt.spec.monitor_account.clone());
         let account = named.last().filter(|account| !account.is_empty());
-        let wanted = Watched::Accounts(account.unwrap_or_else(|| ACCOUNT.to_owned()));
+        let wanted = Watched::Accounts(account.unwrap_or_else(|| PROMETHEUS_ACCOUNT.to_owned()));
         if self.watching.contains_key(&wanted) {
             return;
         }
@@ -306,103 +315,108 @@ impl Controller {
         self.start_watch(wanted);
     }
 
-    fn told(&mut self, watched: &Watched, told: Told) {
-        // What a watch that was stopped has still had to say.
+    fn on_event(&mut self, watched: &Watched, event: KindEvent) {
+        // A stopped watch may still have had events buffered.
         if !self.watching.contains_key(watched) {
             return;
         }
-        Report::of_watch(watched, &told);
-        if let Told::Secret(change) = &told {
-            self.certificates.told(change);
+        Report::watch_failures(watched, &event);
+        if let KindEvent::Secret(change) = &event {
+            self.certificates.on_event(change);
         }
-        self.note_refusal(watched, &told);
-        let is_secret = matches!(told, Told::Secret(_));
-        let matters = self.caches.told(watched, told);
+        self.on_watch_refused(watched, &event);
+        let is_secret = matches!(event, KindEvent::Secret(_));
+        let is_relevant = self.caches.on_event(watched, event);
         if *watched == Watched::KubeVirts {
             let namespace = &self.options.operator.namespace;
             let kubevirts = resources::in_order(&self.caches, namespace);
             let first = kubevirts.first().map(|kubevirt| &**kubevirt);
             self.tools.report.installation(first);
         }
-        // Otherwise a process that does not lead would keep what was in Secrets in all their states.
+        // At once, so that a standby replica does not accumulate versions of Secrets.
         if is_secret {
-            self.follow_certificates();
+            self.update_certificates();
         }
-        if !matters {
+        if !is_relevant {
             return;
         }
-        self.due = true;
-        if self.unseen.contains_key(watched) {
-            self.follow_refusals();
+        self.is_due = true;
+        if self.refused_watches.contains_key(watched) {
+            self.update_refused_watches();
         }
         match watched {
             Watched::Definitions => {
-                self.seek_kinds();
-                self.follow_kinds();
+                self.schedule_discovery();
+                self.update_watches();
             }
             Watched::Objects((_, kind)) if &**kind == "CustomResourceDefinition" => {
-                self.follow_kinds();
+                self.update_watches();
             }
             Watched::Accounts(_) => self.served.monitors = self.caches.accounts(),
-            Watched::KubeVirts => self.follow_account(),
+            Watched::KubeVirts => self.watch_prometheus_account(),
             _ => {}
         }
-        self.note_synced();
+        self.update_synced();
     }
 
-    /// Notes that a watch is refused. What is known already of its objects stays known.
-    fn note_refusal(&mut self, watched: &Watched, told: &Told) {
-        // Without these there is no resource that it could be told in.
-        let is_first = matches!(watched, Watched::KubeVirts | Watched::Definitions);
-        let Some(message) = told.refusal() else {
+    /// Records that a watch is refused. Objects that are already cached stay.
+    fn on_watch_refused(&mut self, watched: &Watched, event: &KindEvent) {
+        // Without these there is no KubeVirt resource whose status could show the refusal.
+        let is_essential = matches!(watched, Watched::KubeVirts | Watched::Definitions);
+        let Some(message) = event.refusal() else {
             return;
         };
-        if is_first || self.caches.is_synced(watched) {
+        if is_essential || self.caches.is_synced(watched) {
             return;
         }
-        self.unseen.insert(watched.clone(), message.to_owned());
-        self.follow_refusals();
+        self.refused_watches
+            .insert(watched.clone(), message.to_owned());
+        self.update_refused_watches();
     }
 
-    /// Forgets the refusals of watches that have told all since, and lets plans know of the others.
-    fn follow_refusals(&mut self) {
+    /// Drops refusals of watches that have synced since, and passes the others to the next plan.
+    fn update_refused_watches(&mut self) {
         let caches = &self.caches;
-        self.unseen.retain(|watched, _| !caches.is_synced(watched));
-        let unseen = self.unseen.iter().map(|(watched, message)| UnreadableKind {
-            kind: watched.name().to_owned(),
-            message: message.clone(),
-            required: match watched {
-                Watched::Objects(kind) => self.kinds.is_always_there(kind),
-                _ => true,
-            },
-        });
-        self.served.unreadable_kinds = unseen.collect();
-        self.due = true;
-        self.follow_kinds();
-        self.note_synced();
+        self.refused_watches
+            .retain(|watched, _| !caches.is_synced(watched));
+        let unreadable = self
+            .refused_watches
+            .iter()
+            .map(|(watched, message)| UnreadableKind {
+                kind: watched.name().to_owned(),
+                message: message.clone(),
+                required: match watched {
+                    Watched::Objects(kind) => self.kinds.is_always_served(kind),
+                    _ => true,
+                },
+            });
+        self.served.unreadable_kinds = unreadable.collect();
+        self.is_due = true;
+        self.update_watches();
+        self.update_synced();
     }
 
-    fn note_synced(&mut self) {
+    fn update_synced(&mut self) {
         let waiting = self
             .watching
             .keys()
             .filter(|watched| !self.caches.is_synced(watched))
-            .filter(|watched| !self.unseen.contains_key(watched))
+            .filter(|watched| !self.refused_watches.contains_key(watched))
             .count();
         let synced = waiting == 0
-            && matches!(self.listing, Listing::Known(_))
+            && matches!(self.discovery, Discovery::Complete(_))
             && self.watching.contains_key(&Watched::KubeVirts);
         if synced && !self.synced {
-            tracing::info!("caches are synced");
-            self.due = true;
+            tracing::info!("KubeVirt controller: caches are synced");
+            self.is_due = true;
         }
         self.synced = synced;
-        let is_blind = self
+        let lacks_permission = self
             .served
             .unreadable_kinds
             .iter()
             .any(|kind| kind.required);
-        let is_ready = synced && !is_blind;
+        let is_ready = synced && !lacks_permission;
         self.tools.health.set_synced(CACHES, is_ready);
         self.tools.report.ready(is_ready);
     }
@@ -411,34 +425,35 @@ impl Controller {
         *self.tools.leads.borrow()
     }
 
-    /// When there may be something to do, unless it waits for something else than time.
-    fn wake(&self) -> Option<Instant> {
-        if !self.writing.is_empty() {
+    /// Time of the next timer, if work is waiting for time alone.
+    fn next_wake(&self) -> Option<Instant> {
+        if !self.in_flight.is_empty() {
             return None;
         }
-        let listing = match self.listing {
-            Listing::Wanted(again) | Listing::Known(again) => again,
-            Listing::Asked => None,
+        let discovery = match self.discovery {
+            Discovery::Needed(at) | Discovery::Complete(at) => at,
+            Discovery::InFlight => None,
         };
-        let define = self.define_again.filter(|_| !self.defined && self.leads());
-        let look = self.look_again.filter(|_| self.synced && self.leads());
-        [listing, define, look].into_iter().flatten().min()
+        let crd = self.crd_retry_at;
+        let crd = crd.filter(|_| !self.is_crd_installed && self.leads());
+        let requeue = self.requeue_at.filter(|_| self.synced && self.leads());
+        [discovery, crd, requeue].into_iter().flatten().min()
     }
 
-    /// The instant of a time of the wall clock.
+    /// Instant of a wall clock time.
     fn instant(&self, time: &Time, now: Instant) -> Instant {
         let ahead = time.0.duration_since((self.tools.clock)());
-        // Not a moment too early: then nothing would be due yet.
+        // Rounded up: too early, nothing would be due.
         let ahead = ahead.max(SignedDuration::ZERO) + SignedDuration::from_millis(1);
         now + Duration::try_from(ahead).unwrap_or_default()
     }
 }
 
-/// The name in probes of the certificate that the webhook answers with.
+/// Name of the webhook's certificate in probes.
 const WEBHOOK: &str = "webhook-certificate";
 
-/// The caches' name in probes.
+/// Name of the caches in probes.
 const CACHES: &str = "caches";
 
-/// The definition of the KubeVirt resource.
+/// CustomResourceDefinition of the KubeVirt resource.
 pub(super) const DEFINITION: &str = "kubevirts.kubevirt.io";

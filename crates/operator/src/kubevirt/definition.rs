@@ -1,7 +1,7 @@
-//! The definition of the KubeVirt resource itself.
+//! Installation of the CustomResourceDefinition of KubeVirt.
 //!
-//! KubeVirt's own manifests bring one. Where nobody has, ours is installed; one that is there and
-//! not ours is left as it is.
+//! KubeVirt's manifests contain one. If there is none, the operator installs its own and updates it; a
+//! foreign one is not changed.
 
 use api::labels;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,24 +10,24 @@ use serde_json::Value;
 use super::execute::Failure;
 use crate::requests::{Requests, is_code};
 
-/// Sees to it that there is a definition of the KubeVirt resource.
+/// Installs the definition if there is none, or updates the operator's own.
 pub(super) async fn install(requests: &Requests) -> Result<(), Failure> {
     let definition = wanted();
     let name = definition.metadata.name.as_deref().unwrap_or_default();
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     match requests.get(&path).await {
-        Ok(found) if is_ours(&found) && !is_same(&found, &definition) => {}
+        Ok(found) if is_operators(&found) && !is_same(&found, &definition) => {}
         Ok(_) => return Ok(()),
         Err(error) if is_code(&error, 404) => {}
         Err(error) => return Err(error.into()),
     }
-    tracing::info!(name, "install the definition of KubeVirt");
+    tracing::info!(name, "installing CustomResourceDefinition {name}");
     let body = serde_json::to_value(&definition).unwrap_or_default();
     requests.apply(&path, &body).await?;
     Ok(())
 }
 
-/// The definition, marked as ours, with a fingerprint of itself.
+/// Definition with the operator's label and a fingerprint of its content.
 fn wanted() -> CustomResourceDefinition {
     let mut definition = api::kubevirt_crd();
     let text = serde_json::to_string(&definition).unwrap_or_default();
@@ -43,10 +43,10 @@ fn wanted() -> CustomResourceDefinition {
     definition
 }
 
-/// Annotation: which definition it is.
+/// Annotation with the fingerprint of the definition's content.
 const FINGERPRINT: &str = "vitistack.io/definition";
 
-fn is_ours(found: &Value) -> bool {
+fn is_operators(found: &Value) -> bool {
     found["metadata"]["labels"][labels::MANAGED_BY] == labels::MANAGER
 }
 

@@ -1,7 +1,7 @@
-//! Carries out one step, and tells what came of it.
+//! Execution of one action of the KubeVirt planner.
 //!
-//! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
-//! back, so that the caches know of it before the watches tell.
+//! Nothing is decided here: an action says exactly what to write. The answers are returned, so that the
+//! caches are updated before the watch events arrive.
 
 mod definitions;
 mod issue;
@@ -20,9 +20,11 @@ use super::{
     kinds::Resource,
     slim::{self, Secret, Slim},
 };
-use crate::requests::{Requests, as_conflict, in_one_line, is_code, is_taken, words};
+use crate::requests::{
+    Requests, already_exists, as_conflict, in_one_line, is_code, status_message,
+};
 
-/// The KubeVirt resource that steps are carried out for.
+/// KubeVirt resource that steps are executed for.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     namespace: String,
@@ -49,7 +51,7 @@ impl Target {
         Id::new("kubevirt.io", "KubeVirt", &self.namespace, &self.name)
     }
 
-    /// What a refusal of its status is remembered under.
+    /// Key of a refused status write.
     pub(super) fn status_id(&self) -> Id {
         Id::new(
             "kubevirt.io",
@@ -67,47 +69,45 @@ impl Target {
     }
 }
 
-/// A step, and all that it takes to carry it out.
+/// Step with the API resource of its object.
 pub(super) struct Work {
     pub(super) step: Step,
-    /// How the kind of its object is served.
     pub(super) resource: Option<Resource>,
 }
 
-/// What is now known to be so, because the API server answered.
+/// State of an object that an answer of the API server shows.
 pub(super) enum Answer {
-    /// The KubeVirt resource itself, as it is now.
+    /// Current state of the KubeVirt resource.
     KubeVirt(Value),
-    /// The KubeVirt resource itself is gone.
+    /// The KubeVirt resource with this UID is gone.
     KubeVirtGone(String),
-    /// An object, as it is now.
+    /// Current state of an object.
     Object(Live),
-    /// An object, as it is after what has that fingerprint was applied.
+    /// State after an apply, with the fingerprint of what was applied.
     Applied(Live, Fingerprint),
-    /// A Secret with a certificate, as it is now.
+    /// Current state of a Secret with a certificate.
     Secret(Secret),
-    /// A node, as it is now.
+    /// Current state of a node.
     Node(Slim<Node>),
-    /// An object is gone.
+    /// The object with this UID is gone.
     Gone(Id, String),
-    /// How many objects a definition has.
+    /// Number of objects of a definition.
     Counted(String, Count),
 }
 
-/// Why a step was not carried out.
+/// Failed step.
 pub(super) struct Failure {
     pub(super) error: WriteError,
     pub(super) message: String,
-    /// Whether it was not tried because this process does not lead.
+    /// Whether the request was not sent because this process does not lead.
     pub(super) is_fenced: bool,
-    /// What was learned from it.
     pub(super) answer: Option<Box<Answer>>,
 }
 
 impl Failure {
     fn new(error: &Error) -> Self {
         let (kind, message) = match error {
-            Error::Api(status) => (WriteError::Status(status.code), words(status)),
+            Error::Api(status) => (WriteError::Status(status.code), status_message(status)),
             error => {
                 let error = in_one_line(&error.to_string());
                 let message = format!("the API server did not answer: {error}");
@@ -122,12 +122,12 @@ impl Failure {
         }
     }
 
-    /// The cause that others of the round share, if so.
+    /// Shared cause of the failure, if there is one.
     pub(super) fn cause(&self, subject: &Id) -> Option<Cause> {
         Cause::of(subject, self.error, &self.message).filter(|_| !self.is_fenced)
     }
 
-    fn said(message: String) -> Self {
+    fn with_message(message: String) -> Self {
         Self {
             error: WriteError::NotSent,
             message,
@@ -143,19 +143,17 @@ impl From<Error> for Failure {
     }
 }
 
-type Carried = Result<Vec<Answer>, Failure>;
+type ExecuteResult = Result<Vec<Answer>, Failure>;
 
-/// What a step is about.
 pub(super) fn subject(target: &Target, action: &Action) -> Id {
     action.subject(&target.id())
 }
 
-/// What a step writes, so that something else is tried at once after a refusal.
+/// Hash of what an action writes: a changed write is sent at once after a refusal.
 pub(super) fn fingerprint(action: &Action) -> Option<Fingerprint> {
     action.fingerprint()
 }
 
-/// Carries steps out for one KubeVirt resource.
 #[derive(Clone)]
 pub(super) struct Executor {
     pub(super) requests: Requests,
@@ -164,8 +162,11 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    /// Carries a step out.
-    pub(super) async fn carry_out(&self, action: Action, resource: Option<&Resource>) -> Carried {
+    pub(super) async fn execute(
+        &self,
+        action: Action,
+        resource: Option<&Resource>,
+    ) -> ExecuteResult {
         match action {
             Action::Finalizers(finalizers) => {
                 let Target {
@@ -196,7 +197,7 @@ impl Executor {
                 existing,
                 labels,
                 annotations,
-            } => issue::carry_out(self, &issue, existing.as_ref(), labels, annotations).await,
+            } => issue::execute(self, &issue, existing.as_ref(), labels, annotations).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;
@@ -218,35 +219,35 @@ impl Executor {
         }
     }
 
-    /// Writes what differs of the status.
-    pub(super) async fn write_status(&self, old: &Value, new: &Value) -> Carried {
+    /// Writes the status as a merge patch of the differences.
+    pub(super) async fn write_status(&self, old: &Value, new: &Value) -> ExecuteResult {
         let status = difference(old, new);
         let body = json!({ "metadata": { "uid": self.target.uid }, "status": status });
         let path = format!("{}/status", self.target.path());
-        self.answered(self.requests.merge(&path, &body).await)
+        self.kubevirt_result(self.requests.merge(&path, &body).await)
     }
 
-    async fn kubevirt(&self, body: &Value) -> Carried {
-        self.answered(self.requests.merge(&self.target.path(), body).await)
+    async fn kubevirt(&self, body: &Value) -> ExecuteResult {
+        self.kubevirt_result(self.requests.merge(&self.target.path(), body).await)
     }
 
-    fn answered(&self, written: kube::Result<Value>) -> Carried {
+    fn kubevirt_result(&self, written: kube::Result<Value>) -> ExecuteResult {
         let uid = self.target.uid.clone();
         match written {
-            // What nothing holds any more is gone with the write; its version need not tell.
-            Ok(value) if is_let_go(&value) => Ok(vec![Answer::KubeVirtGone(uid)]),
+            // A deleted object without finalizers is gone with this write.
+            Ok(value) if is_removed(&value) => Ok(vec![Answer::KubeVirtGone(uid)]),
             Ok(value) => Ok(vec![Answer::KubeVirt(value)]),
             Err(error) if is_code(&error, 404) => Ok(vec![Answer::KubeVirtGone(uid)]),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn create(&self, object: &Object, resource: &Resource) -> Carried {
+    async fn create(&self, object: &Object, resource: &Resource) -> ExecuteResult {
         let collection = resource.collection(&object.version, &object.id.namespace);
         match self.requests.create(&collection, &object.value()).await {
             Ok(created) => Ok(Self::observed(&object.id, &object.version, created)),
-            // The answer to our own create was lost, or somebody was faster.
-            Err(error) if is_taken(&error) => {
+            // The answer to an earlier create was lost, or somebody else created it first.
+            Err(error) if already_exists(&error) => {
                 let path = path(resource, &object.version, &object.id);
                 let found = self.requests.get(&path).await?;
                 Ok(Self::observed(&object.id, &object.version, found))
@@ -260,7 +261,7 @@ impl Executor {
         object: &Object,
         existing: Option<&Existing>,
         resource: &Resource,
-    ) -> Carried {
+    ) -> ExecuteResult {
         let path = path(resource, &object.version, &object.id);
         let mut body = object.value();
         if let Some(existing) = existing {
@@ -277,8 +278,8 @@ impl Executor {
         }
     }
 
-    /// Makes the entries of KubeVirt's own operator ours, so that what it set and we leave out now
-    /// goes away.
+    /// Turns the managed fields of KubeVirt's own operator into those of an apply by this operator, so
+    /// that fields that the body leaves out are removed.
     async fn take_over(&self, path: &str, existing: &Existing) -> Result<(), Failure> {
         if existing.upstream_entries.is_empty() {
             return Ok(());
@@ -287,9 +288,9 @@ impl Executor {
         let entries = existing.upstream_entries.iter().flat_map(|place| {
             let entry = format!("/metadata/managedFields/{place}");
             let (manager, operation) = (format!("{entry}/manager"), format!("{entry}/operation"));
-            let theirs = install::UPSTREAM_FIELD_MANAGER;
+            let upstream = install::UPSTREAM_FIELD_MANAGER;
             [
-                json!({ "op": "test", "path": manager, "value": theirs }),
+                json!({ "op": "test", "path": manager, "value": upstream }),
                 json!({ "op": "test", "path": operation, "value": "Update" }),
                 json!({ "op": "replace", "path": manager, "value": install::FIELD_MANAGER }),
                 json!({ "op": "replace", "path": operation, "value": "Apply" }),
@@ -301,8 +302,8 @@ impl Executor {
         Ok(())
     }
 
-    /// What was to be created may be there without a label: then the caches do not know of it, and
-    /// the plan has to.
+    /// Failure of an apply. If the object exists without labels, it is not cached: the answer contains it
+    /// for the next plan.
     async fn refused(
         &self,
         error: &Error,
@@ -321,13 +322,12 @@ impl Executor {
         failure
     }
 
-    /// What an answer tells of an object.
     fn observed(id: &Id, version: &str, value: Value) -> Vec<Answer> {
         if id.is("", "Node") {
             let node = slim::node(value.to_string().as_bytes()).ok();
             return node.map(Answer::Node).into_iter().collect();
         }
-        if is_let_go(&value) {
+        if is_removed(&value) {
             let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
             return vec![Answer::Gone(id.clone(), uid.to_owned())];
         }
@@ -341,7 +341,8 @@ fn live(id: &Id, version: &str, value: Value) -> Option<Live> {
 }
 
 fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, Failure> {
-    let unknown = || Failure::said(format!("the API server does not serve the kind of {id}"));
+    let unknown =
+        || Failure::with_message(format!("the API server does not serve the kind of {id}"));
     resource.ok_or_else(unknown)
 }
 
@@ -353,26 +354,27 @@ fn path(resource: &Resource, version: &str, id: &Id) -> String {
     )
 }
 
-/// Whether an object is deleted, and nothing holds it.
-fn is_let_go(object: &Value) -> bool {
+/// Whether an object is being deleted and has no finalizers.
+fn is_removed(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array();
     metadata["deletionTimestamp"].is_string() && finalizers.is_none_or(Vec::is_empty)
 }
 
-/// The merge patch that makes `new` of `old`.
+/// Merge patch from `old` to `new`.
 fn difference(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return new.clone();
     };
-    let gone = old.keys().filter(|name| !new.contains_key(*name));
-    let gone = gone.map(|name| (name.clone(), Value::Null));
+    let removed = old.keys().filter(|name| !new.contains_key(*name));
+    let removed = removed.map(|name| (name.clone(), Value::Null));
     let changed = new.iter().filter_map(|(name, value)| match old.get(name) {
         Some(before) if before == value => None,
         Some(before) => Some((name.clone(), difference(before, value))),
         None => Some((name.clone(), value.clone())),
     });
-    gone.chain(changed)
+    removed
+        .chain(changed)
         .collect::<serde_json::Map<_, _>>()
         .into()
 }

@@ -1,4 +1,4 @@
-//! Strategies in files.
+//! Install strategies in files.
 
 use std::{
     fs,
@@ -16,34 +16,29 @@ use plan::kubevirt::{
 };
 use serde_json::Value;
 
-use super::strategies::Given;
+use super::strategies::StrategyFile;
 
-/// How a file that is packed begins.
+/// Magic number of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a file is not a strategy.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is not text.
-    #[error("is not text: give the documents as YAML, packed with gzip or not")]
+    #[error("is not UTF-8 text: pass YAML documents, optionally compressed with gzip")]
     NotText,
-    /// It is no strategy.
-    #[error("is no install strategy: {0}")]
+    #[error("is not an install strategy: {0}")]
     Strategy(#[from] StrategyError),
-    /// Nothing in it tells its version.
     #[error(
-        "does not tell which version it is of: give it as the ConfigMap that the release's own \
-         operator writes, or leave the label app.kubernetes.io/version on its Deployments"
+        "does not contain its KubeVirt version: pass the ConfigMap that virt-operator of the release \
+         writes, or keep the label app.kubernetes.io/version of its Deployments"
     )]
     NoVersion,
 }
 
-/// Reads the strategy in a file: its documents, packed with gzip or not, or the ConfigMap that the
-/// release's own operator writes.
-pub fn read(path: &Path) -> Result<Given, FileError> {
+/// Reads an install strategy: YAML documents, optionally compressed, or the ConfigMap that KubeVirt's
+/// virt-operator writes.
+pub fn read(path: &Path) -> Result<StrategyFile, FileError> {
     let text = text(fs::read(path)?)?;
     let (strategy, version) = match config_map(&text) {
         Some(map) => {
@@ -55,7 +50,7 @@ pub fn read(path: &Path) -> Result<Given, FileError> {
         None => (Strategy::parse(&text)?, None),
     };
     let version = version.or_else(|| version_of(&strategy));
-    Ok(Given {
+    Ok(StrategyFile {
         version: version.ok_or(FileError::NoVersion)?,
         strategy: Arc::new(strategy),
     })
@@ -64,7 +59,7 @@ pub fn read(path: &Path) -> Result<Given, FileError> {
 fn text(bytes: Vec<u8>) -> Result<String, FileError> {
     let bytes = if bytes.starts_with(&GZIP) {
         let mut unpacked = Vec::new();
-        // One byte more tells a text of the largest size from one that goes on.
+        // One byte more than allowed, so that a larger text is refused.
         let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         let unpacking = MultiGzDecoder::new(bytes.as_slice());
         unpacking
@@ -77,8 +72,7 @@ fn text(bytes: Vec<u8>) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|_| FileError::NotText)
 }
 
-/// The ConfigMap that a text is, if it is one and no more. A strategy has ConfigMaps too, among many
-/// others.
+/// The ConfigMap, if the text consists of exactly one. A strategy may contain ConfigMaps among others.
 fn config_map(text: &str) -> Option<ConfigMap> {
     let is_one = text.contains("\"kind\"") || text.contains("kind: ConfigMap");
     if !is_one || !text.contains("manifests") {
@@ -92,7 +86,7 @@ fn config_map(text: &str) -> Option<ConfigMap> {
     serde_json::from_value(map).ok()
 }
 
-/// The version that the Deployments say they are of.
+/// Version in the labels of Deployments and DaemonSets.
 fn version_of(strategy: &Strategy) -> Option<String> {
     let mut workloads = strategy
         .objects

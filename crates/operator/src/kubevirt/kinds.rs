@@ -1,7 +1,7 @@
-//! The kinds that an installation has, and where the API server keeps their objects.
+//! Kinds of the objects of an installation, and their API paths.
 //!
-//! The kinds of every release so far are known by heart. A strategy may bring others: what they are
-//! called in paths is asked of the API server.
+//! The kinds of all releases so far are in a table. An install strategy may contain others; their paths
+//! come from the API server's discovery.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,13 +13,11 @@ use serde_json::Value;
 
 use crate::requests::Requests;
 
-/// A group and a kind.
 pub(super) type GroupKind = (Arc<str>, Arc<str>);
 
-/// Where the objects of a kind are looked for.
+/// Scope of the watch of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// They have no namespace.
     Cluster,
     /// In all namespaces.
     Everywhere,
@@ -27,29 +25,25 @@ pub(super) enum Scope {
     Own,
 }
 
-/// When a kind is there.
+/// Condition under which a kind is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     /// In every cluster.
     Always,
-    /// When its definition is.
+    /// If its CustomResourceDefinition exists.
     Defined,
-    /// When the API server lists it.
+    /// If discovery lists it.
     Listed,
 }
 
-/// How a kind is served.
+/// API resource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// The API group, empty for the core group.
+    /// Empty for the core group.
     pub(super) group: Arc<str>,
-    /// The version that is used.
     pub(super) version: Arc<str>,
-    /// The kind.
     pub(super) kind: Arc<str>,
-    /// The name in paths.
     pub(super) plural: Arc<str>,
-    /// Where objects of it are.
     pub(super) scope: Scope,
 }
 
@@ -58,8 +52,8 @@ impl Resource {
         (Arc::clone(&self.group), Arc::clone(&self.kind))
     }
 
-    /// How a definition says that its kind is served.
-    pub(super) fn defined(definition: &Value) -> Option<Self> {
+    /// Resource that a CustomResourceDefinition defines.
+    pub(super) fn from_definition(definition: &Value) -> Option<Self> {
         let spec = &definition["spec"];
         let versions = spec["versions"].as_array()?.iter();
         let mut served = versions.filter(|version| version["served"] == true);
@@ -76,17 +70,17 @@ impl Resource {
         })
     }
 
-    /// The objects of a namespace, or all of them if it is empty.
+    /// Path of the objects of a namespace; of all namespaces if it is empty.
     pub(super) fn in_namespace(&self, namespace: &str) -> String {
         self.collection(&self.version, namespace)
     }
 
-    /// The name of the definition, if it has one.
+    /// Name of the CustomResourceDefinition, if the kind is a custom resource.
     pub(super) fn definition(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
 
-    /// The objects of a namespace, or all of them if it is empty, in a version.
+    /// Same as [`in_namespace`](Self::in_namespace), for a version.
     pub(super) fn collection(&self, version: &str, namespace: &str) -> String {
         let (group, plural) = (&self.group, &self.plural);
         let root = if group.is_empty() {
@@ -102,8 +96,7 @@ impl Resource {
     }
 }
 
-/// Group (`-`: core), version, kind, plural, where, when. Nodes and namespaces are changed, and
-/// not watched as what an installation consists of.
+/// Group (`-`: core), version, kind, plural, scope, presence.
 const KNOWN: &str = "
 - v1 ServiceAccount serviceaccounts everywhere always
 - v1 Service services everywhere always
@@ -132,21 +125,20 @@ security.openshift.io v1 SecurityContextConstraints securitycontextconstraints c
 route.openshift.io v1 Route routes own listed
 ";
 
-/// Kinds of which objects are changed that are not part of the installation.
+/// Kinds whose objects the operator changes although they are not part of an installation.
 const OTHERS: &str = "
 - v1 Namespace namespaces cluster always
 - v1 Node nodes cluster always
 kubevirt.io v1 KubeVirt kubevirts own always
 ";
 
-/// What is known of kinds.
 #[derive(Debug)]
 pub(super) struct Kinds {
     known: BTreeMap<GroupKind, (Resource, Presence)>,
     others: BTreeMap<GroupKind, Resource>,
-    /// What the API server listed, as far as it matters.
+    /// Relevant kinds in the last discovery.
     listed: BTreeMap<GroupKind, Resource>,
-    /// Kinds of strategies that are not known by heart.
+    /// Kinds of install strategies that are not in the table.
     wanted: BTreeSet<GroupKind>,
 }
 
@@ -170,7 +162,6 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// How a kind is served, if it is or may be.
     pub(super) fn resource(&self, group: &str, kind: &str) -> Option<&Resource> {
         let kind = (group.into(), kind.into());
         let known = self.known.get(&kind).map(|(resource, _)| resource);
@@ -179,13 +170,13 @@ impl Kinds {
             .or_else(|| self.listed.get(&kind))
     }
 
-    /// Whether a kind is in every cluster.
-    pub(super) fn is_always_there(&self, kind: &GroupKind) -> bool {
+    /// Whether every cluster serves the kind.
+    pub(super) fn is_always_served(&self, kind: &GroupKind) -> bool {
         let known = self.known.get(kind);
         known.is_some_and(|(_, presence)| *presence == Presence::Always)
     }
 
-    /// The kinds of an installation that are served, given which definitions are.
+    /// Served kinds of an installation, given the served definitions.
     pub(super) fn served(&self, is_defined: impl Fn(&str) -> bool) -> Vec<Resource> {
         let known = self
             .known
@@ -200,9 +191,8 @@ impl Kinds {
         known.chain(wanted).cloned().collect()
     }
 
-    /// Takes in that strategies have objects of these kinds. Says whether the API server is to be
-    /// asked how they are served.
-    pub(super) fn want(&mut self, kinds: impl Iterator<Item = GroupKind>) -> bool {
+    /// Sets the kinds of the install strategies. Returns whether discovery is needed for new ones.
+    pub(super) fn add(&mut self, kinds: impl Iterator<Item = GroupKind>) -> bool {
         let wanted: BTreeSet<_> = kinds
             .filter(|kind| !self.known.contains_key(kind))
             .collect();
@@ -211,14 +201,14 @@ impl Kinds {
         is_new
     }
 
-    /// Whether there are kinds that the API server did not list when it was last asked.
-    pub(super) fn lacks(&self) -> bool {
+    /// Whether the last discovery lacked a kind of an install strategy.
+    pub(super) fn is_incomplete(&self) -> bool {
         let mut wanted = self.wanted.iter();
         wanted.any(|kind| !self.listed.contains_key(kind))
     }
 
-    /// Takes in what the API server lists. Kinds that are wanted and not listed are not served.
-    pub(super) fn list(&mut self, listing: Listing) {
+    /// Replaces the listed kinds by those of a discovery.
+    pub(super) fn update(&mut self, listing: Listing) {
         self.listed.clear();
         for group in listing.items {
             for version in group.versions {
@@ -228,13 +218,13 @@ impl Kinds {
                         resource.response_kind.kind.as_str().into(),
                     );
                     let known = self.known.get(&kind);
-                    let matters = known.map_or_else(
+                    let is_relevant = known.map_or_else(
                         || self.wanted.contains(&kind),
                         |(known, presence)| {
                             *presence == Presence::Listed && *known.version == version.version
                         },
                     );
-                    if !matters {
+                    if !is_relevant {
                         continue;
                     }
                     let scope = match (known, resource.scope.as_str()) {
@@ -242,7 +232,7 @@ impl Kinds {
                         (None, "Namespaced") => Scope::Everywhere,
                         (None, _) => Scope::Cluster,
                     };
-                    // Versions come with the preferred one first.
+                    // The preferred version comes first.
                     self.listed
                         .entry(kind)
                         .or_insert_with_key(|(group, kind)| Resource {
@@ -259,20 +249,20 @@ impl Kinds {
 }
 
 fn parse(row: &str) -> Option<(Resource, Presence)> {
-    let mut words = row.split_whitespace();
-    let group = words.next()?;
+    let mut columns = row.split_whitespace();
+    let group = columns.next()?;
     let resource = Resource {
         group: if group == "-" { "" } else { group }.into(),
-        version: words.next()?.into(),
-        kind: words.next()?.into(),
-        plural: words.next()?.into(),
-        scope: match words.next()? {
+        version: columns.next()?.into(),
+        kind: columns.next()?.into(),
+        plural: columns.next()?.into(),
+        scope: match columns.next()? {
             "cluster" => Scope::Cluster,
             "own" => Scope::Own,
             _ => Scope::Everywhere,
         },
     };
-    let presence = match words.next()? {
+    let presence = match columns.next()? {
         "defined" => Presence::Defined,
         "listed" => Presence::Listed,
         _ => Presence::Always,
@@ -280,7 +270,7 @@ fn parse(row: &str) -> Option<(Resource, Presence)> {
     Some((resource, presence))
 }
 
-/// What the API server serves (`apidiscovery.k8s.io`).
+/// Aggregated discovery (`apidiscovery.k8s.io`).
 #[derive(Debug, Deserialize)]
 pub(super) struct Listing {
     #[serde(default)]
@@ -288,13 +278,11 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Asks the API server.
-    pub(super) async fn ask(requests: &Requests) -> kube::Result<Self> {
+    pub(super) async fn read(requests: &Requests) -> kube::Result<Self> {
         let core: Self = requests.discover("/api").await?;
         Ok(core.and(requests.discover("/apis").await?))
     }
 
-    /// What is in either.
     fn and(mut self, other: Self) -> Self {
         self.items.extend(other.items);
         self
@@ -356,29 +344,29 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_listed_is_not_served_and_asked_for_once() {
+    fn a_kind_that_is_not_listed_is_not_served_and_discovered_once() {
         let mut kinds = Kinds::default();
         let wanted = || [("example.com".into(), "Widget".into())].into_iter();
-        assert!(kinds.want(wanted()));
-        kinds.list(listing("apps", "Deployment", "deployments"));
-        assert!(kinds.lacks());
-        assert!(!kinds.want(wanted()));
+        assert!(kinds.add(wanted()));
+        kinds.update(listing("apps", "Deployment", "deployments"));
+        assert!(kinds.is_incomplete());
+        assert!(!kinds.add(wanted()));
         let is_it = |kinds: &Kinds| {
             let served = kinds.served(|_| true);
             served.iter().any(|resource| &*resource.kind == "Widget")
         };
         assert!(!is_it(&kinds));
-        kinds.list(listing("example.com", "Widget", "widgets"));
-        assert!(!kinds.lacks());
+        kinds.update(listing("example.com", "Widget", "widgets"));
+        assert!(!kinds.is_incomplete());
         assert!(is_it(&kinds));
     }
 
     #[test]
     fn kinds_of_the_core_group_are_found() {
         let mut kinds = Kinds::default();
-        kinds.want([("".into(), "LimitRange".into())].into_iter());
+        kinds.add([("".into(), "LimitRange".into())].into_iter());
         let others = listing("apps", "Deployment", "deployments");
-        kinds.list(listing("", "LimitRange", "limitranges").and(others));
+        kinds.update(listing("", "LimitRange", "limitranges").and(others));
         let found = kinds.resource("", "LimitRange").unwrap();
         assert_eq!(found.scope, Scope::Everywhere);
         assert_eq!(found.in_namespace("a"), "/api/v1/namespaces/a/limitranges");

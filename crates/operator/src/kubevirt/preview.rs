@@ -1,12 +1,11 @@
-//! What the operator would do, told without doing it.
+//! Preview of a rollout or removal of KubeVirt.
 //!
-//! The caches of the controller are filled once from lists, `plan::kubevirt::preview` walks on them
-//! to the end, and `plan::kubevirt::preflight` looks for what would go wrong on the way.
+//! The controller's caches are filled once from lists, `plan::kubevirt::preview` simulates the rollout
+//! on them, and `plan::kubevirt::preflight` reports obstacles.
 //!
-//! Guaranteed: nothing is written. What is in Secrets is read, as the operator does, and neither
-//! kept nor told.
+//! Guaranteed: nothing is written. Secrets are read, as by the operator, and neither kept nor printed.
 
-mod asked;
+mod overlay;
 mod print;
 mod read;
 mod rights;
@@ -32,65 +31,58 @@ use self::{
     rights::{ACCOUNT, Rights},
 };
 use super::{
-    Given,
+    StrategyFile,
     execute::{Answer, Executor, Failure, Target as Resource},
     resources,
 };
 use crate::requests::{Requests, is_code};
 
-/// How often objects are counted that a walk asks for: what is found may lead to others.
-const COUNTS: usize = 5;
+/// Maximum number of simulations: each may need counts of objects that the previous one did not.
+const MAX_SIMULATIONS: usize = 5;
 
-/// What is asked about.
+/// Input of a preview.
 #[derive(Clone, Debug, Default)]
-pub struct Question {
-    /// Who and where the operator is.
+pub struct PreviewRequest {
     pub operator: target::Operator,
-    /// Strategies that need not be looked for in the cluster.
-    pub strategies: Vec<Given>,
-    /// The KubeVirt resource as it is to be; without one, that of the cluster.
+    /// Install strategies from files; others are read from the cluster.
+    pub strategies: Vec<StrategyFile>,
+    /// Desired KubeVirt resource; without one, that of the cluster is used.
     pub kubevirt: Option<KubeVirt>,
 }
 
-/// What the operator would do.
+/// Result of a preview.
 #[derive(Debug)]
 pub struct Preview {
-    /// The KubeVirt resource.
     pub resource: Id,
-    /// The version that is asked for, and where its images are, if that can be told.
+    /// Target version and registry, if they can be determined.
     pub version: Option<(String, String)>,
-    /// The version that runs.
+    /// Observed version.
     pub running: Option<String>,
-    /// What applying the given resource changes of it.
+    /// Change of the KubeVirt resource itself.
     pub own: Option<Effect>,
-    /// What would go wrong.
+    /// Findings of the preflight.
     pub findings: Vec<Finding>,
-    /// What would be done.
     pub forecast: Forecast,
-    /// What was not known.
+    /// Gaps of the preview: data that could not be read, and assumptions.
     pub notes: Vec<String>,
-    /// What was given and cannot be right.
+    /// Errors in the input.
     pub errors: Vec<String>,
 }
 
-/// Why nothing can be told. Says what to do.
 #[derive(Debug, Error)]
 pub enum PreviewError {
-    /// There is no KubeVirt resource.
-    #[error("there is no KubeVirt resource in the cluster: give the one that is to be, with -f")]
+    #[error("no KubeVirt resource in the cluster: pass one with -f FILE")]
     NoResource,
-    /// Something cannot be read.
     #[error("{0}")]
     NotRead(String),
 }
 
 impl Preview {
-    /// Whether anything would change.
     pub fn has_changes(&self) -> bool {
         self.own.is_some() || !self.forecast.is_empty()
     }
 
-    /// Whether it would not come to its end.
+    /// Whether the rollout would fail or not complete.
     pub fn fails(&self) -> bool {
         let mut findings = self.findings.iter();
         matches!(self.forecast.end, End::Stuck { .. })
@@ -99,23 +91,23 @@ impl Preview {
     }
 }
 
-/// Says what the operator would do.
+/// Computes the preview.
 pub async fn preview(
     client: Client,
-    question: Question,
+    request: PreviewRequest,
     now: Time,
 ) -> Result<Preview, PreviewError> {
     let requests = Requests::new(client.clone(), install::FIELD_MANAGER);
-    let mut found = Found::list(client, &requests, &question).await?;
-    let namespace = &question.operator.namespace;
+    let mut found = Found::list(client, &requests, &request).await?;
+    let namespace = &request.operator.namespace;
     let live = resources::in_order(&found.caches, namespace);
-    let (kubevirt, own) = match &question.kubevirt {
-        Some(given) => asked::lay_over(&live, given, &now),
+    let (kubevirt, own) = match &request.kubevirt {
+        Some(given) => overlay::overlay(&live, given, &now),
         None => (live.first().map(|live| KubeVirt::clone(live)), None),
     };
     let kubevirt = kubevirt.ok_or(PreviewError::NoResource)?;
     found
-        .read_strategies(&requests, &kubevirt, &question)
+        .read_strategies(&requests, &kubevirt, &request)
         .await?;
     found.list_objects().await?;
 
@@ -125,8 +117,8 @@ pub async fn preview(
     let observed = Observed {
         kubevirt: &kubevirt,
         others: &others,
-        operator: &question.operator,
-        strategies: found.strategies.held(),
+        operator: &request.operator,
+        strategies: found.strategies.cached(),
         unreadable: found.strategies.unreadable(),
         objects: found.caches.objects(),
         pods: found.caches.pods(),
@@ -138,7 +130,7 @@ pub async fn preview(
         memory: &memory,
     };
     let mut forecast = planner::forecast(&observed, &now);
-    for _ in 0..COUNTS {
+    for _ in 0..MAX_SIMULATIONS {
         let missing = std::mem::take(&mut forecast.uncounted);
         if missing.is_empty() {
             break;
@@ -154,16 +146,16 @@ pub async fn preview(
         forecast = planner::forecast(&observed, &now);
     }
 
-    let asked = target(&kubevirt, &question.operator, &found.served).ok();
+    let target = target(&kubevirt, &request.operator, &found.served).ok();
     let mut notes = found.notes(namespace);
-    let findings = match &asked {
-        Some(asked) if kubevirt.metadata.deletion_timestamp.is_none() => {
-            look(&requests, &observed, asked, &mut notes).await?
+    let findings = match &target {
+        Some(target) if kubevirt.metadata.deletion_timestamp.is_none() => {
+            run_preflight(&requests, &observed, target, &mut notes).await?
         }
         _ => Vec::new(),
     };
     let status = kubevirt.status.as_ref();
-    let version = asked.map(|asked| (asked.version, asked.registry));
+    let version = target.map(|target| (target.version, target.registry));
     Ok(Preview {
         resource: Id::new(
             "kubevirt.io",
@@ -171,7 +163,7 @@ pub async fn preview(
             &kubevirt.namespace().unwrap_or_default(),
             &kubevirt.name_any(),
         ),
-        errors: unused(&question.strategies, version.as_ref()),
+        errors: unused(&request.strategies, version.as_ref()),
         running: status.and_then(|status| status.observed_kube_virt_version.clone()),
         version,
         own,
@@ -181,11 +173,10 @@ pub async fn preview(
     })
 }
 
-/// Looks for what would go wrong.
-async fn look(
+async fn run_preflight(
     requests: &Requests,
     observed: &Observed<'_>,
-    asked: &Target,
+    target: &Target,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Finding>, PreviewError> {
     let operator = observed.operator;
@@ -202,26 +193,26 @@ async fn look(
         nodes: Some(observed.nodes),
         stored_versions: Some(&stored),
     };
-    let strategy = observed.strategies.get(&asked.id).map(Arc::clone);
+    let strategy = observed.strategies.get(&target.id).map(Arc::clone);
     let strategy = strategy.unwrap_or_default();
-    // That it cannot be made is told by the walk.
+    // The simulation reports errors of the rendering.
     let desired = desired(
         observed.kubevirt,
-        asked,
+        target,
         &strategy,
-        &Facts::of(observed, asked),
+        &Facts::of(observed, target),
     );
     let desired: Desired = desired.unwrap_or_default();
     Ok(preflight(
         observed.kubevirt,
-        asked,
+        target,
         &strategy,
         &desired,
         &cluster,
     ))
 }
 
-/// Counts the objects of a definition.
+/// Counts the objects of a CustomResourceDefinition.
 async fn count(
     requests: &Requests,
     kubevirt: &KubeVirt,
@@ -237,22 +228,22 @@ async fn count(
     let action = Action::Count {
         definition: definition.to_owned(),
     };
-    let answers = executor.carry_out(action, None).await;
+    let answers = executor.execute(action, None).await;
     let answers = answers.map_err(|Failure { message, .. }| {
         PreviewError::NotRead(format!(
-            "objects of {definition} cannot be counted: {message}"
+            "cannot count the objects of {definition}: {message}"
         ))
     })?;
     let mut counts = answers.into_iter().filter_map(|answer| match answer {
         Answer::Counted(_, count) => Some(count),
         _ => None,
     });
-    let nothing = || PreviewError::NotRead(format!("objects of {definition} cannot be counted"));
-    counts.next().ok_or_else(nothing)
+    let missing = || PreviewError::NotRead(format!("cannot count the objects of {definition}"));
+    counts.next().ok_or_else(missing)
 }
 
-/// Strategies that are of another version than is asked for.
-fn unused(given: &[Given], version: Option<&(String, String)>) -> Vec<String> {
+/// Errors about strategy files of another version than the target.
+fn unused(given: &[StrategyFile], version: Option<&(String, String)>) -> Vec<String> {
     let Some((version, _)) = version else {
         return Vec::new();
     };
@@ -261,20 +252,19 @@ fn unused(given: &[Given], version: Option<&(String, String)>) -> Vec<String> {
     }
     let versions: Vec<&str> = given.iter().map(|given| given.version.as_str()).collect();
     vec![format!(
-        "the install strategy is of {}, and {version} is asked for: give the strategy of that \
-         release",
+        "the install strategy is of version {}, but the KubeVirt resource asks for {version}: pass \
+         the strategy of that release with --strategy FILE",
         versions.join(", ")
     )]
 }
 
 fn not_read(error: kube::Error) -> PreviewError {
     PreviewError::NotRead(match error {
-        kube::Error::Api(status) => crate::requests::words(&status),
-        error => crate::lists::not_listed(None, &error.to_string(), ""),
+        kube::Error::Api(status) => crate::requests::status_message(&status),
+        error => crate::lists::list_error(None, &error.to_string(), ""),
     })
 }
 
-/// Whether whoever asks may not see that.
 fn is_forbidden(error: &kube::Error) -> bool {
     is_code(error, 401) || is_code(error, 403)
 }

@@ -1,4 +1,4 @@
-//! What the loop tells the world: lines in the log, figures, Events.
+//! Reports of the KubeVirt controller: log messages, metrics and Events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,13 @@ use runtime::{
     metrics::Validity,
 };
 
-use super::watches::{Told, Watched};
+use super::watches::{KindEvent, Watched};
 use crate::metrics::{Installation, InstallationMetrics};
 
-/// What the loop tells the world.
 pub(super) struct Report {
     metrics: InstallationMetrics,
     recorder: Recorder,
-    /// What was last told of how far it has come.
+    /// Last reported state, so that changes are logged once.
     step: Option<&'static str>,
     waits: BTreeSet<String>,
     stalled: bool,
@@ -38,13 +37,12 @@ impl Report {
         }
     }
 
-    /// Whether everything is known of the cluster.
     pub(super) fn ready(&self, ready: bool) {
         self.metrics.set_ready(ready);
     }
 
-    /// Nothing is asked for.
-    pub(super) fn nothing(&mut self) {
+    /// Resets the metrics when there is no KubeVirt resource.
+    pub(super) fn reset(&mut self) {
         self.metrics.set_step(None);
         self.metrics.set_stalled(None);
         self.step = None;
@@ -52,12 +50,11 @@ impl Report {
         self.stalled = false;
     }
 
-    /// How long certificates are valid, by their Secrets.
     pub(super) fn certificates(&self, certificates: &BTreeMap<String, Validity>) {
         self.metrics.set_certificates(certificates);
     }
 
-    /// What the KubeVirt resource says, if there is one.
+    /// Exposes the status of the KubeVirt resource as metrics.
     pub(super) fn installation(&self, kubevirt: Option<&KubeVirt>) {
         let status = kubevirt.map(|kubevirt| kubevirt.status.clone().unwrap_or_default());
         let installation = status.map(|status| {
@@ -74,20 +71,23 @@ impl Report {
         self.metrics.set_installation(installation.as_ref());
     }
 
-    /// How far it has come, and what it waits for: once for as long as it lasts.
-    pub(super) fn of_plan(&mut self, plan: &Plan, now: f64) {
+    /// Logs progress, stalls and waits of a plan, each once until it changes.
+    pub(super) fn plan(&mut self, plan: &Plan, now: f64) {
         let step = plan.stage.reason();
         if self.step != Some(step) {
-            tracing::info!(step, "the installation has come to this step");
+            tracing::info!(step, "the installation reached step {step}");
             self.metrics.set_step(Some(step));
         }
         if plan.stalled != self.stalled {
             self.stalled = plan.stalled;
             self.metrics.set_stalled(plan.stalled.then_some(now));
             if plan.stalled {
-                tracing::warn!(step, "the step takes longer than it should");
+                tracing::warn!(step, "the installation is stalled in step {step}");
             } else {
-                tracing::info!(step, "goes on");
+                tracing::info!(
+                    step,
+                    "the installation is no longer stalled: it is in step {step}"
+                );
             }
         }
         let mut waits = BTreeSet::new();
@@ -95,7 +95,15 @@ impl Report {
             let line = format!("{}: {}", wait.id, wait.message);
             if !self.waits.contains(&line) {
                 let (kind, namespace, name) = (&*wait.id.kind, &*wait.id.namespace, &*wait.id.name);
-                tracing::info!(step, kind, namespace, name, "waits: {}", wait.message);
+                tracing::info!(
+                    step,
+                    kind,
+                    namespace,
+                    name,
+                    "waiting for {}: {}",
+                    wait.id,
+                    wait.message
+                );
             }
             waits.insert(line);
         }
@@ -103,24 +111,36 @@ impl Report {
         self.step = Some(step);
     }
 
-    /// A write that is about to be made.
-    pub(super) fn of_step(subject: &Id, step: &Step) {
+    /// Logs a write that is about to be sent.
+    pub(super) fn step(subject: &Id, step: &Step) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
-        let what = describe(&step.action);
-        tracing::info!(kind, namespace, name, "{what}: {}", step.reason);
+        let action = describe(&step.action);
+        tracing::info!(kind, namespace, name, "{action} {subject}: {}", step.reason);
     }
 
-    /// A write that was refused. That somebody was faster is in the nature of things.
-    pub(super) fn of_refusal(subject: &Id, code: u16, message: &str) {
+    /// Logs a refused write. A conflict is expected when somebody else writes the object.
+    pub(super) fn refusal(subject: &Id, code: u16, message: &str) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
         if code == 409 {
-            tracing::debug!(kind, namespace, name, code, "refused: {message}");
+            tracing::debug!(
+                kind,
+                namespace,
+                name,
+                code,
+                "write to {subject} refused: {message}"
+            );
         } else {
-            tracing::warn!(kind, namespace, name, code, "refused: {message}");
+            tracing::warn!(
+                kind,
+                namespace,
+                name,
+                code,
+                "write to {subject} refused: {message}"
+            );
         }
     }
 
-    /// Events of what was done; the log has them too.
+    /// Publishes Events on the KubeVirt resource, and logs them.
     pub(super) fn events(
         &self,
         kubevirt: &KubeVirt,
@@ -152,17 +172,17 @@ impl Report {
         }
     }
 
-    /// What is wrong with a watch.
-    pub(super) fn of_watch(watched: &Watched, told: &Told) {
+    /// Logs failures and recoveries of a watch.
+    pub(super) fn watch_failures(watched: &Watched, event: &KindEvent) {
         let kind = watched.name();
-        match told {
-            Told::KubeVirt(change) => change.log(kind),
-            Told::Definition(change) => change.log(kind),
-            Told::Pod(change) => change.log(kind),
-            Told::Node(change) => change.log(kind),
-            Told::Account(change) => change.log(kind),
-            Told::Object(change) => change.log(kind),
-            Told::Secret(change) => change.log(kind),
+        match event {
+            KindEvent::KubeVirt(change) => change.log(kind),
+            KindEvent::Definition(change) => change.log(kind),
+            KindEvent::Pod(change) => change.log(kind),
+            KindEvent::Node(change) => change.log(kind),
+            KindEvent::Account(change) => change.log(kind),
+            KindEvent::Object(change) => change.log(kind),
+            KindEvent::Secret(change) => change.log(kind),
         }
     }
 }
@@ -176,19 +196,19 @@ fn phase_name(phase: InstallPhase) -> &'static str {
     }
 }
 
-/// What a write does, in a word.
+/// Verb of an action.
 fn describe(action: &Action) -> &'static str {
     match action {
-        Action::Finalizers(_) => "set finalizers",
+        Action::Finalizers(_) => "set finalizers of",
         Action::Annotate(_) => "annotate",
         Action::Create(_) | Action::Apply { existing: None, .. } => "create",
         Action::Apply {
             existing: Some(_), ..
         } => "apply",
-        Action::Issue { .. } => "write a certificate",
+        Action::Issue { .. } => "write certificate to",
         Action::Patch { .. } => "patch",
         Action::Delete { .. } => "delete",
-        Action::DeleteAll { .. } => "delete all objects",
-        Action::Count { .. } => "count objects",
+        Action::DeleteAll { .. } => "delete all objects of",
+        Action::Count { .. } => "count objects of",
     }
 }

@@ -1,4 +1,4 @@
-//! The KubeVirt resources of a cluster.
+//! Selection of the KubeVirt resource to reconcile.
 
 use std::sync::Arc;
 
@@ -8,9 +8,8 @@ use plan::kubevirt::observed::OtherKubeVirt;
 
 use super::caches::Caches;
 
-/// The KubeVirt resources, the one that is served first: of several in the operator's namespace the
-/// one that something was installed for, else the oldest. The plan says what is wrong with the
-/// others.
+/// All KubeVirt resources; the first one is reconciled: in the operator's namespace, preferably with an
+/// installation, otherwise the oldest. The plan reports an error on the others.
 pub(super) fn in_order(caches: &Caches, namespace: &str) -> Vec<Arc<KubeVirt>> {
     let all = caches.kubevirts.iter();
     let mut all: Vec<Arc<KubeVirt>> = all.map(|(_, kubevirt)| Arc::clone(kubevirt)).collect();
@@ -27,7 +26,7 @@ pub(super) fn in_order(caches: &Caches, namespace: &str) -> Vec<Arc<KubeVirt>> {
     all
 }
 
-/// What a plan for one of them knows of the others.
+/// Summaries of the other KubeVirt resources, for the plan of one.
 pub(super) fn others(caches: &Caches, kubevirt: &KubeVirt) -> Vec<OtherKubeVirt> {
     let all = caches.kubevirts.iter().map(|(_, other)| other);
     all.filter(|other| other.uid() != kubevirt.uid())
@@ -40,9 +39,9 @@ pub(super) fn others(caches: &Caches, kubevirt: &KubeVirt) -> Vec<OtherKubeVirt>
         .collect()
 }
 
-/// Whether something was installed for a KubeVirt resource.
+/// Whether a KubeVirt resource has an installation.
 fn is_installed(kubevirt: &KubeVirt) -> bool {
-    let ours = [install::FINALIZER, install::OLD_FINALIZER];
+    let own = [install::FINALIZER, install::OLD_FINALIZER];
     let mut finalizers = kubevirt.finalizers().iter();
-    finalizers.any(|finalizer| ours.contains(&finalizer.as_str()))
+    finalizers.any(|finalizer| own.contains(&finalizer.as_str()))
 }

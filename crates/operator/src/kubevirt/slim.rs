@@ -1,4 +1,4 @@
-//! What of an object is worth keeping in memory.
+//! Trimming of objects before they are cached.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,13 +12,12 @@ use runtime::cache::{CachedObject, Key, parse_resource_version};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Something that is kept of an object, and the name and version of that object.
+/// Trimmed object, with the key and version of the original.
 #[derive(Debug)]
 pub(super) struct Slim<T> {
     key: Key,
     uid: Option<Box<str>>,
     version: u64,
-    /// What is kept.
     pub(super) kept: T,
 }
 
@@ -50,7 +49,7 @@ impl<T> Slim<T> {
 }
 
 impl Slim<()> {
-    /// The name and version of an object that is kept elsewhere.
+    /// Key and version of an object that is stored elsewhere.
     pub(super) fn of(live: &Live) -> Self {
         Self {
             key: Key::new(&live.id.namespace, &live.id.name),
@@ -61,11 +60,9 @@ impl Slim<()> {
     }
 }
 
-/// A Secret on its way into the caches, with what is in it.
+/// Secret with its data, which is not cached.
 pub(super) struct Secret {
-    /// What is kept.
     pub(super) live: Live,
-    /// What is not.
     pub(super) data: BTreeMap<String, ByteString>,
 }
 
@@ -75,13 +72,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A Secret, from its text.
+/// Decodes a Secret from JSON text.
 pub(super) fn secret(text: &[u8]) -> Result<Secret, String> {
     let value = serde_json::from_slice(text).map_err(|_| unreadable())?;
     secret_of(value)
 }
 
-/// A Secret, as the API server answers.
+/// Decodes a Secret from a JSON value.
 pub(super) fn secret_of(mut value: Value) -> Result<Secret, String> {
     let data = value.get_mut("data").map(Value::take).unwrap_or_default();
     let data: Option<BTreeMap<String, ByteString>> =
@@ -91,13 +88,13 @@ pub(super) fn secret_of(mut value: Value) -> Result<Secret, String> {
     Ok(Secret { live, data })
 }
 
-/// An object that is kept as a whole, from its text.
+/// Decodes an object that is cached as a whole, from JSON text.
 pub(super) fn live(group: &str, version: &str, kind: &str, text: &[u8]) -> Result<Live, String> {
     let value = serde_json::from_slice(text).map_err(|_| unreadable())?;
     object(group, version, kind, value)
 }
 
-/// An object that is kept as a whole, but for what is secret or changes all the time.
+/// Decodes an object that is cached as a whole, except confidential and volatile fields.
 pub(super) fn object(
     group: &str,
     version: &str,
@@ -105,9 +102,9 @@ pub(super) fn object(
     mut value: Value,
 ) -> Result<Live, String> {
     match (group, kind) {
-        // Keys are read by name when something is to be signed with them, and not held till then.
+        // Keys are read when they are needed to sign, and not kept in memory.
         ("", "Secret") => without(&mut value, &["/data", "/stringData"]),
-        // Nothing but who holds it matters.
+        // Only the holder is read.
         ("coordination.k8s.io", "Lease") => {
             without(&mut value, &["/spec/renewTime", "/spec/acquireTime"]);
         }
@@ -131,7 +128,7 @@ fn without(value: &mut Value, paths: &[&str]) {
     }
 }
 
-/// A pod, as far as the plan looks at it.
+/// Decodes the fields of a pod that the plan reads.
 pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
     let pod: WirePod = decode::from_slice(text).map_err(|_| unreadable())?;
     let WirePod {
@@ -168,8 +165,8 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         not_ready: condition("Ready")
             .filter(|ready| ready.status == "False" && status.phase == "Running")
             .map(|ready| [&*ready.reason, &*ready.message])
-            .map(|words| words.map(str::trim).join(": "))
-            .filter(|words| words != ": "),
+            .map(|parts| parts.map(str::trim).join(": "))
+            .filter(|text| text != ": "),
         restarts: containers.map(|container| container.restart_count).sum(),
         addresses: status
             .pod_ips
@@ -251,7 +248,7 @@ impl Container {
     fn problem(&self) -> Option<PodProblem> {
         let waits = self.state.waiting.as_ref();
         let waits = waits.filter(|waits| {
-            // Every container begins like this.
+            // Normal states of a starting container.
             !matches!(
                 waits.reason.as_str(),
                 "" | "ContainerCreating" | "PodInitializing"
@@ -269,11 +266,12 @@ impl Container {
         let (reason, message) = match waits {
             Some(waits) => {
                 let last = failed(&self.last_state).map(|(_, message)| message);
-                let words = [Some(waits.message.clone()), last];
-                let words = words.into_iter().flatten().filter(|word| !word.is_empty());
+                let messages = [Some(waits.message.clone()), last];
+                let messages = messages.into_iter().flatten();
+                let messages = messages.filter(|message| !message.is_empty());
                 (
                     waits.reason.clone(),
-                    words.collect::<Vec<_>>().join("; last time: "),
+                    messages.collect::<Vec<_>>().join("; last exit: "),
                 )
             }
             None => failed(&self.state)?,
@@ -286,7 +284,7 @@ impl Container {
     }
 }
 
-/// A node, as far as the plan looks at it.
+/// Decodes the fields of a node that the plan reads.
 pub(super) fn node(text: &[u8]) -> Result<Slim<Node>, String> {
     let node: WireNode = decode::from_slice(text).map_err(|_| unreadable())?;
     let WireNode {
@@ -354,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_tells_why_it_is_not_ready_in_the_words_of_who_knows() {
+    fn a_pod_problem_quotes_the_scheduler_or_the_kubelet() {
         let problem = |status: &Value| {
             let text = json!({"metadata": {"name": "a"}, "status": status}).to_string();
             let pod = pod(text.as_bytes()).unwrap().kept;
@@ -367,26 +365,26 @@ mod tests {
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available",
         }]});
-        let told = problem(&unscheduled).unwrap();
-        assert_eq!(told, " Unschedulable: 0/3 nodes are available");
+        let message = problem(&unscheduled).unwrap();
+        assert_eq!(message, " Unschedulable: 0/3 nodes are available");
         let crashing = json!({"containerStatuses": [{
             "name": "virt-api", "restartCount": 3,
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
             "lastState": {"terminated": {"reason": "Error", "exitCode": 2}},
         }]});
-        let told = problem(&crashing).unwrap();
+        let message = problem(&crashing).unwrap();
         assert_eq!(
-            told,
-            "virt-api CrashLoopBackOff: back-off 40s; last time: exit code 2"
+            message,
+            "virt-api CrashLoopBackOff: back-off 40s; last exit: exit code 2"
         );
-        let beginning = json!({"containerStatuses": [{
+        let starting = json!({"containerStatuses": [{
             "name": "virt-api", "state": {"waiting": {"reason": "ContainerCreating"}},
         }]});
-        assert_eq!(problem(&beginning), None);
+        assert_eq!(problem(&starting), None);
     }
 
     #[test]
-    fn what_is_in_a_secret_is_not_kept() {
+    fn the_data_of_a_secret_is_not_cached() {
         let text = json!({"metadata": {"name": "a"}, "data": {"tls.key": "c2VjcmV0"}}).to_string();
         let live = live("", "v1", "Secret", text.as_bytes()).unwrap();
         assert!(!live.text().contains("c2VjcmV0"));

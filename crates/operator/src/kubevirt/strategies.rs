@@ -1,8 +1,8 @@
-//! The strategies that are at hand.
+//! Cache of install strategies.
 //!
-//! A strategy comes from a file, or else from a ConfigMap of the cluster, which is read by name when
-//! its deployment is aimed at, parsed, and let go of when it is not any more. What cannot be read is
-//! told, and read again when it changes.
+//! A strategy comes from a file, or from a ConfigMap of the cluster, which is read when its deployment is
+//! a target, and dropped when it no longer is. A strategy that cannot be parsed is reported, and read
+//! again when the ConfigMap changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,199 +20,204 @@ use tokio::time::Instant;
 use super::kinds::GroupKind;
 use crate::requests::{Requests, is_code};
 
-/// A strategy of a file, for the version that it is of.
+/// Install strategy from a file.
 #[derive(Clone, Debug)]
-pub struct Given {
-    /// The version.
+pub struct StrategyFile {
+    /// KubeVirt version of the strategy.
     pub version: String,
-    /// What is in it.
     pub strategy: Arc<Strategy>,
 }
 
-/// The strategies that are at hand.
 #[derive(Debug, Default)]
 pub(super) struct Strategies {
-    given: Vec<Given>,
-    held: BTreeMap<String, Arc<Strategy>>,
+    files: Vec<StrategyFile>,
+    /// By deployment ID, as all maps here.
+    cached: BTreeMap<String, Arc<Strategy>>,
     unreadable: BTreeMap<String, String>,
-    /// The ConfigMaps that they were read from, as they were then.
-    sources: BTreeMap<String, Source>,
-    /// When those are asked for again that could not be.
-    again: BTreeMap<String, Instant>,
+    /// Versions of the ConfigMaps that the strategies were read from.
+    versions: BTreeMap<String, ConfigMapVersion>,
+    /// Times of the next attempt after a failed read.
+    retries: BTreeMap<String, Instant>,
 }
 
-/// A ConfigMap in a state of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Source {
+struct ConfigMapVersion {
     uid: Box<str>,
     resource_version: Box<str>,
 }
 
-/// A strategy that is to be read.
+/// ConfigMap to read a strategy from.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct StrategySource {
     deployment: String,
     config_map: Id,
-    source: Source,
+    version: ConfigMapVersion,
 }
 
-/// What came of reading a strategy.
+/// Completed read of a strategy.
 pub(super) struct Read {
-    place: Place,
-    found: Found,
+    source: StrategySource,
+    result: ReadResult,
 }
 
-enum Found {
+enum ReadResult {
     Strategy(Strategy),
-    /// The watch will tell that it is gone.
-    Nothing,
-    /// It is not one, for as long as it is as it is.
-    Unreadable(String),
-    /// It could not be asked for.
+    /// The ConfigMap is gone; the watch delivers the deletion.
+    NotFound,
+    /// The ConfigMap does not contain a valid strategy.
+    Invalid(String),
+    /// The request failed.
     Failed(String),
 }
 
-/// A deployment that may be aimed at.
+/// Deployment that the plan may need the strategy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     id: String,
     version: String,
 }
 
-/// The deployments that may be aimed at: what is asked for, and the last that worked for as long as
-/// the other cannot be had, or when it was given up.
+/// Deployments that the plan may need: the target, and the last observed one while the target's strategy
+/// is not available or its rollout was given up.
 pub(super) fn wanted(
     kubevirt: &KubeVirt,
     operator: &Operator,
     served: &Served,
-    held: &BTreeMap<String, Arc<Strategy>>,
+    cached: &BTreeMap<String, Arc<Strategy>>,
 ) -> Vec<Wanted> {
-    let asked = target(kubevirt, operator, served).ok();
-    let asked = asked.map(|Target { id, version, .. }| Wanted { id, version });
+    let target = target(kubevirt, operator, served).ok();
+    let target = target.map(|Target { id, version, .. }| Wanted { id, version });
     let annotations = kubevirt.metadata.annotations.as_ref();
     let given_up = annotations.and_then(|annotations| annotations.get(install::GIVEN_UP));
-    let is_had = asked
+    let is_available = target
         .as_ref()
-        .is_some_and(|asked| held.contains_key(&asked.id) && given_up != Some(&asked.id));
+        .is_some_and(|target| cached.contains_key(&target.id) && given_up != Some(&target.id));
     let last_good = kubevirt.status.as_ref().and_then(|status| {
         Some(Wanted {
             id: status.observed_deployment_id.clone()?,
             version: status.observed_kube_virt_version.clone()?,
         })
     });
-    let last_good = last_good.filter(|_| !is_had);
-    asked.into_iter().chain(last_good).collect()
+    let last_good = last_good.filter(|_| !is_available);
+    target.into_iter().chain(last_good).collect()
 }
 
 impl Strategies {
-    pub(super) fn new(given: Vec<Given>) -> Self {
+    pub(super) fn new(files: Vec<StrategyFile>) -> Self {
         Self {
-            given,
+            files,
             ..Self::default()
         }
     }
 
-    /// Those that are at hand, by deployment ID.
-    pub(super) fn held(&self) -> &BTreeMap<String, Arc<Strategy>> {
-        &self.held
+    pub(super) fn cached(&self) -> &BTreeMap<String, Arc<Strategy>> {
+        &self.cached
     }
 
-    /// Those that cannot be read, by deployment ID.
+    /// Errors of invalid strategies, by deployment ID.
     pub(super) fn unreadable(&self) -> &BTreeMap<String, String> {
         &self.unreadable
     }
 
-    /// The kinds of their objects.
+    /// Kinds of the objects in the cached strategies.
     pub(super) fn kinds(&self) -> BTreeSet<GroupKind> {
-        let objects = self.held.values().flat_map(|strategy| &strategy.objects);
+        let objects = self.cached.values().flat_map(|strategy| &strategy.objects);
         objects
             .map(|object| (Arc::clone(&object.id.group), Arc::clone(&object.id.kind)))
             .collect()
     }
 
-    /// Lets go of all but these, and takes those of files.
-    pub(super) fn keep(&mut self, wanted: &[Wanted]) {
+    /// Drops all strategies but these, and adds those from files.
+    pub(super) fn retain(&mut self, wanted: &[Wanted]) {
         let is_wanted = |id: &String| wanted.iter().any(|target| target.id == *id);
-        self.held.retain(|id, _| is_wanted(id));
+        self.cached.retain(|id, _| is_wanted(id));
         self.unreadable.retain(|id, _| is_wanted(id));
-        self.sources.retain(|id, _| is_wanted(id));
-        self.again.retain(|id, _| is_wanted(id));
+        self.versions.retain(|id, _| is_wanted(id));
+        self.retries.retain(|id, _| is_wanted(id));
         for target in wanted {
-            let mut given = self.given.iter();
-            if let Some(given) = given.find(|given| given.version == target.version) {
-                let strategy = Arc::clone(&given.strategy);
-                self.held.entry(target.id.clone()).or_insert(strategy);
+            let mut files = self.files.iter();
+            if let Some(file) = files.find(|file| file.version == target.version) {
+                let strategy = Arc::clone(&file.strategy);
+                self.cached.entry(target.id.clone()).or_insert(strategy);
             }
         }
     }
 
-    /// Those of the wanted ones that are in a ConfigMap, and were not read yet as it is now.
+    /// ConfigMaps of wanted strategies whose current version has not been read.
     pub(super) fn missing(
         &self,
         wanted: &[Wanted],
         objects: &BTreeMap<Id, Live>,
         now: Instant,
-    ) -> Vec<Place> {
-        let from_files = |target: &&Wanted| {
-            let mut given = self.given.iter();
-            !given.any(|given| given.version == target.version)
+    ) -> Vec<StrategySource> {
+        let has_no_file = |target: &&Wanted| {
+            let mut files = self.files.iter();
+            !files.any(|file| file.version == target.version)
         };
-        let missing = wanted.iter().filter(from_files).filter_map(|target| {
+        let missing = wanted.iter().filter(has_no_file).filter_map(|target| {
             let live = newest(objects, &target.id)?;
-            let source = Source {
+            let version = ConfigMapVersion {
                 uid: live.uid.clone(),
                 resource_version: live.resource_version.clone(),
             };
-            let rests = self.again.get(&target.id).is_some_and(|again| *again > now);
-            let is_known = self.sources.get(&target.id) == Some(&source);
-            (!is_known && !rests).then(|| Place {
+            let retry_at = self.retries.get(&target.id);
+            let is_delayed = retry_at.is_some_and(|retry_at| *retry_at > now);
+            let is_known = self.versions.get(&target.id) == Some(&version);
+            (!is_known && !is_delayed).then(|| StrategySource {
                 deployment: target.id.clone(),
                 config_map: live.id.clone(),
-                source,
+                version,
             })
         });
         missing.collect()
     }
 
-    /// Takes in what was read. What could not be asked for is asked for again at that time.
-    pub(super) fn take(&mut self, read: Read, again: Instant) {
-        let Read { place, found } = read;
-        let Place {
-            deployment, source, ..
-        } = place;
+    /// Processes a read. A failed request is repeated at `retry_at`.
+    pub(super) fn on_read(&mut self, read: Read, retry_at: Instant) {
+        let Read { source, result } = read;
+        let StrategySource {
+            deployment,
+            version,
+            config_map,
+        } = source;
         self.unreadable.remove(&deployment);
-        self.again.remove(&deployment);
-        match found {
-            Found::Strategy(strategy) => {
+        self.retries.remove(&deployment);
+        match result {
+            ReadResult::Strategy(strategy) => {
                 for repair in &strategy.repairs {
                     tracing::debug!(deployment, "repaired the install strategy: {repair}");
                 }
-                self.held.insert(deployment.clone(), Arc::new(strategy));
+                self.cached.insert(deployment.clone(), Arc::new(strategy));
             }
-            Found::Nothing => {}
-            Found::Unreadable(why) => {
-                tracing::warn!(deployment, "the strategy cannot be read: {why}");
-                self.held.remove(&deployment);
-                self.unreadable.insert(deployment.clone(), why);
+            ReadResult::NotFound => {}
+            ReadResult::Invalid(error) => {
+                tracing::warn!(deployment, "invalid install strategy: {error}");
+                self.cached.remove(&deployment);
+                self.unreadable.insert(deployment.clone(), error);
             }
-            Found::Failed(why) => {
-                tracing::warn!(deployment, "the strategy cannot be read now: {why}");
-                self.again.insert(deployment, again);
+            ReadResult::Failed(error) => {
+                tracing::warn!(
+                    deployment,
+                    "cannot read the install strategy in ConfigMap {}/{}: {error}",
+                    config_map.namespace,
+                    config_map.name
+                );
+                self.retries.insert(deployment, retry_at);
                 return;
             }
         }
-        self.sources.insert(deployment, source);
+        self.versions.insert(deployment, version);
     }
 
-    /// When something is to be asked for again. A time that has passed is of a ConfigMap that is
-    /// gone: there is nothing to be asked for before another one is told of.
-    pub(super) fn again(&self, now: Instant) -> Option<Instant> {
-        let times = self.again.values().copied();
-        times.filter(|again| *again > now).min()
+    /// Time of the next attempt. A time in the past belongs to a ConfigMap that is gone; it is not
+    /// retried before the watch delivers another one.
+    pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
+        let times = self.retries.values().copied();
+        times.filter(|at| *at > now).min()
     }
 }
 
-/// The ConfigMap with the strategy of a deployment: the newest, if there are several.
+/// Newest ConfigMap with the install strategy of a deployment.
 fn newest<'a>(objects: &'a BTreeMap<Id, Live>, deployment: &str) -> Option<&'a Live> {
     let found = objects.values().filter(|live| {
         live.id.is("", "ConfigMap")
@@ -231,21 +236,20 @@ fn newest<'a>(objects: &'a BTreeMap<Id, Live>, deployment: &str) -> Option<&'a L
     })
 }
 
-/// Reads a strategy.
-pub(super) async fn read(requests: &Requests, place: Place) -> Read {
+pub(super) async fn read(requests: &Requests, source: StrategySource) -> Read {
     let Id {
         namespace, name, ..
-    } = &place.config_map;
+    } = &source.config_map;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
-    let found = match requests.get(&path).await {
+    let result = match requests.get(&path).await {
         Ok(found) => match parse(found) {
-            Ok(strategy) => Found::Strategy(strategy),
-            Err(why) => Found::Unreadable(why),
+            Ok(strategy) => ReadResult::Strategy(strategy),
+            Err(error) => ReadResult::Invalid(error),
         },
-        Err(error) if is_code(&error, 404) => Found::Nothing,
-        Err(error) => Found::Failed(error.to_string()),
+        Err(error) if is_code(&error, 404) => ReadResult::NotFound,
+        Err(error) => ReadResult::Failed(error.to_string()),
     };
-    Read { place, found }
+    Read { source, result }
 }
 
 fn parse(found: serde_json::Value) -> Result<Strategy, String> {
@@ -265,24 +269,24 @@ mod tests {
     use plan::kubevirt::Id;
     use tokio::time::Instant;
 
-    use super::{Found, Place, Read, Source, Strategies};
+    use super::{ConfigMapVersion, Read, ReadResult, Strategies, StrategySource};
 
     #[test]
-    fn what_could_not_be_read_and_is_gone_wakes_nobody() {
+    fn a_failed_read_of_a_deleted_config_map_is_not_retried() {
         let now = Instant::now();
         let mut strategies = Strategies::new(Vec::new());
-        let place = Place {
+        let source = StrategySource {
             deployment: "a".to_owned(),
             config_map: Id::new("", "ConfigMap", "kubevirt", "a"),
-            source: Source {
+            version: ConfigMapVersion {
                 uid: "u".into(),
                 resource_version: "1".into(),
             },
         };
-        let found = Found::Failed("told to fail".to_owned());
-        let again = now + Duration::from_secs(4);
-        strategies.take(Read { place, found }, again);
-        assert_eq!(strategies.again(now), Some(again));
-        assert_eq!(strategies.again(again), None);
+        let result = ReadResult::Failed("timeout".to_owned());
+        let retry_at = now + Duration::from_secs(4);
+        strategies.on_read(Read { source, result }, retry_at);
+        assert_eq!(strategies.retry_at(now), Some(retry_at));
+        assert_eq!(strategies.retry_at(retry_at), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is watched.
+//! Watches of the KubeVirt controller.
 
 use api::kubevirt::install::{self, KubeVirt};
 use futures::{
@@ -24,41 +24,38 @@ use super::{
     slim::{self, Secret, Slim},
 };
 
-/// The Lease whose holder says where virt-synchronization-controller listens.
+/// Lease whose holder identity is the address of virt-synchronization-controller.
 pub(super) const SYNCHRONIZATION: &str = "virt-synchronization-controller";
 
-/// A CustomResourceDefinition, of which only the name matters.
+/// CustomResourceDefinition; only the name and the deletion timestamp are read.
 pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
 
-/// A ServiceAccount, of which only the name matters.
+/// ServiceAccount; only the name is read.
 pub(super) type Account = PartialObjectMeta<ServiceAccount>;
 
-/// Something that is watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
-    /// All KubeVirt resources.
     KubeVirts,
-    /// The names of all definitions.
+    /// Metadata of all CustomResourceDefinitions.
     Definitions,
-    /// The pods of the operator's namespace, but for virtual machines.
+    /// Pods of the operator's namespace, except those of virtual machines.
     Pods,
-    /// All nodes.
     Nodes,
-    /// The service accounts of that name, which may be Prometheus'.
+    /// Service accounts with this name, in all namespaces: Prometheus.
     Accounts(String),
     /// The operator's namespace.
     Namespace,
-    /// The strategies in the cluster, without their text.
+    /// ConfigMaps with install strategies, metadata only.
     Strategies,
-    /// The Lease of virt-synchronization-controller.
+    /// Lease of virt-synchronization-controller.
     Lease,
-    /// The objects of a kind that are labelled as managed.
+    /// Objects of a kind with the managed-by label of KubeVirt.
     Objects(GroupKind),
 }
 
-/// What a watch tells.
+/// Event of one of the watches.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum KindEvent {
     KubeVirt(Box<WatchEvent<KubeVirt>>),
     Definition(Box<WatchEvent<Definition>>),
     Pod(Box<WatchEvent<Slim<Pod>>>),
@@ -68,8 +65,8 @@ pub(super) enum Told {
     Secret(Box<WatchEvent<Secret>>),
 }
 
-impl Told {
-    /// Whether it says that a watch is refused, and in which words.
+impl KindEvent {
+    /// Message of a watch that is refused for missing permission.
     pub(super) fn refusal(&self) -> Option<&str> {
         match self {
             Self::KubeVirt(change) => refusal(change),
@@ -91,7 +88,7 @@ fn refusal<T>(change: &WatchEvent<T>) -> Option<&str> {
 }
 
 impl Watched {
-    /// The name in logs: the plural that users know.
+    /// Plural resource name, for logs.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::KubeVirts => "kubevirts",
@@ -107,7 +104,7 @@ impl Watched {
     }
 }
 
-/// Watches in the operator's namespace or in the whole cluster.
+/// Factory of watches, in the operator's namespace or in the whole cluster.
 #[derive(Clone)]
 pub(super) struct Watches {
     client: Client,
@@ -119,9 +116,12 @@ impl Watches {
         Self { client, namespace }
     }
 
-    /// Watches anything but objects of an installation, of which [`objects`](Self::objects) needs to
-    /// know more.
-    pub(super) fn start(&self, watched: &Watched, seed: u64) -> Option<BoxStream<'static, Told>> {
+    /// Starts any watch except [`Watched::Objects`], which [`objects`](Self::objects) starts.
+    pub(super) fn start(
+        &self,
+        watched: &Watched,
+        seed: u64,
+    ) -> Option<BoxStream<'static, KindEvent>> {
         let random = Random::seeded(seed);
         let client = self.client.clone();
         let namespace = &self.namespace;
@@ -132,16 +132,16 @@ impl Watches {
                     kubevirt
                 };
                 let all = Api::<KubeVirt>::all(client);
-                told(
+                events(
                     reflector(all, Config::default(), random, trim),
-                    Told::KubeVirt,
+                    KindEvent::KubeVirt,
                 )
             }
             Watched::Definitions => {
                 let all = Api::<Definition>::all(client);
-                told(
+                events(
                     reflector(all, metadata(), random, trimmed),
-                    Told::Definition,
+                    KindEvent::Definition,
                 )
             }
             Watched::Accounts(name) => {
@@ -150,22 +150,22 @@ impl Watches {
                     ..metadata()
                 };
                 let all = Api::<Account>::all(client);
-                told(reflector(all, config, random, trimmed), Told::Account)
+                events(reflector(all, config, random, trimmed), KindEvent::Account)
             }
             Watched::Pods => {
                 let path = format!("/api/v1/namespaces/{namespace}/pods");
                 let config = labelled("kubevirt.io notin (virt-launcher,hotplug-disk)");
-                told(
+                events(
                     untyped_reflector(client, path, config, random, slim::pod),
-                    Told::Pod,
+                    KindEvent::Pod,
                 )
             }
             Watched::Nodes => {
                 let path = "/api/v1/nodes".to_owned();
                 let config = Config::default();
-                told(
+                events(
                     untyped_reflector(client, path, config, random, slim::node),
-                    Told::Node,
+                    KindEvent::Node,
                 )
             }
             Watched::Namespace => {
@@ -175,9 +175,9 @@ impl Watches {
                 };
                 let decode = |text: &[u8]| slim::live("", "v1", "Namespace", text);
                 let path = "/api/v1/namespaces".to_owned();
-                told(
+                events(
                     untyped_reflector(client, path, config, random, decode),
-                    Told::Object,
+                    KindEvent::Object,
                 )
             }
             Watched::Strategies => {
@@ -187,9 +187,9 @@ impl Watches {
                 };
                 let decode = |text: &[u8]| slim::live("", "v1", "ConfigMap", text);
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-                told(
+                events(
                     untyped_reflector(client, path, config, random, decode),
-                    Told::Object,
+                    KindEvent::Object,
                 )
             }
             Watched::Lease => {
@@ -200,18 +200,17 @@ impl Watches {
                 let group = "coordination.k8s.io";
                 let decode = move |text: &[u8]| slim::live(group, "v1", "Lease", text);
                 let path = format!("/apis/{group}/v1/namespaces/{namespace}/leases");
-                told(
+                events(
                     untyped_reflector(client, path, config, random, decode),
-                    Told::Object,
+                    KindEvent::Object,
                 )
             }
             Watched::Objects(_) => return None,
         })
     }
 
-    /// Watches the objects of a kind that are labelled as managed, and all of OpenShift's security
-    /// context constraints.
-    pub(super) fn objects(&self, resource: &Resource, seed: u64) -> BoxStream<'static, Told> {
+    /// Watches the managed objects of a kind. Of SecurityContextConstraints all are watched.
+    pub(super) fn objects(&self, resource: &Resource, seed: u64) -> BoxStream<'static, KindEvent> {
         let namespace = match resource.scope {
             Scope::Own => self.namespace.as_str(),
             Scope::Cluster | Scope::Everywhere => "",
@@ -223,7 +222,7 @@ impl Watches {
         );
         let mut selector = format!("{key} in ({})", managers.join(","));
         if resource.group.is_empty() && &*resource.kind == "ConfigMap" {
-            // Their texts are large, and watched apart.
+            // Large; `Watched::Strategies` watches their metadata.
             selector = format!("{selector},!{}", install::STRATEGY);
         }
         let Resource {
@@ -232,7 +231,7 @@ impl Watches {
             kind,
             ..
         } = resource.clone();
-        // Among OpenShift's own constraints is one that old releases put their accounts into.
+        // Old releases added their accounts to one of OpenShift's own constraints.
         let config = if &*group == "security.openshift.io" {
             Config::default()
         } else {
@@ -242,21 +241,21 @@ impl Watches {
         if group.is_empty() && &*kind == "Secret" {
             let secrets =
                 untyped_reflector(self.client.clone(), path, config, random, slim::secret);
-            return told(secrets, Told::Secret);
+            return events(secrets, KindEvent::Secret);
         }
         let decode = move |text: &[u8]| slim::live(&group, &version, &kind, text);
-        told(
+        events(
             untyped_reflector(self.client.clone(), path, config, random, decode),
-            Told::Object,
+            KindEvent::Object,
         )
     }
 }
 
-fn told<T: 'static>(
+fn events<T: 'static>(
     changes: impl Stream<Item = WatchEvent<T>> + Send + 'static,
-    told: fn(Box<WatchEvent<T>>) -> Told,
-) -> BoxStream<'static, Told> {
-    changes.map(move |change| told(Box::new(change))).boxed()
+    event: fn(Box<WatchEvent<T>>) -> KindEvent,
+) -> BoxStream<'static, KindEvent> {
+    changes.map(move |change| event(Box::new(change))).boxed()
 }
 
 fn labelled(selector: &str) -> Config {

@@ -1,8 +1,7 @@
-//! What the API server asks about changes to the KubeVirt resource, and the answers.
+//! Validating webhook of the KubeVirt resource.
 //!
-//! Every replica answers, whether it leads or not: nothing is written, and what has to be known of the
-//! cluster is asked for when a change comes. Where that cannot be found out, a change that could do
-//! harm is refused, and all others are let in.
+//! Every replica answers, whether it leads or not: nothing is written, and facts come from live reads.
+//! If a read fails, a deletion that could lose data is refused, and every other change is admitted.
 
 use std::sync::Arc;
 
@@ -20,17 +19,16 @@ use serde_json::Value;
 
 use super::kinds::Kinds;
 use crate::{
-    requests::{PartialObject, Requests, is_code, words},
-    review::{self, Asked, Sent, Unanswered},
+    requests::{PartialObject, Requests, is_code, status_message},
+    review::{self, ReviewError, ReviewObject, ReviewRequest},
 };
 
-/// How many objects of a kind are looked for that hold up a deletion.
-const BLOCKERS: usize = 11;
+/// Maximum number of objects per kind to list that block a deletion.
+const MAX_BLOCKERS: usize = 11;
 
-/// How much is told of why a KubeVirt resource cannot be read, in characters.
-const QUOTED: usize = 300;
+/// Maximum length of a decoding error, in characters.
+const MAX_ERROR_CHARS: usize = 300;
 
-/// Answers the API server's questions.
 #[derive(Clone)]
 pub struct Webhook {
     requests: Requests,
@@ -38,7 +36,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Answers for an operator. The client must work whether this process leads or not.
+    /// The client must not be fenced: reads are sent whether this process leads or not.
     pub fn new(client: Client, operator: Operator) -> Self {
         Self {
             requests: Requests::new(client, install::FIELD_MANAGER),
@@ -46,7 +44,7 @@ impl Webhook {
         }
     }
 
-    /// Answers requests of HTTP.
+    /// HTTP handler of the webhook.
     pub fn handler(self) -> Handler {
         review::handler(move |path, review| {
             let webhook = self.clone();
@@ -54,44 +52,47 @@ impl Webhook {
         })
     }
 
-    /// Answers an AdmissionReview.
-    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, Unanswered> {
-        let operation = Operation::of(path).ok_or(Unanswered::Path)?;
-        let asked = Asked::of(review)?;
-        let subject = asked.subject.clone();
-        let verdict = self.verdict(operation, asked).await;
+    /// Answers an AdmissionReview that was sent to `path`.
+    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, ReviewError> {
+        let operation = Operation::of(path).ok_or(ReviewError::Path)?;
+        let request = ReviewRequest::parse(review)?;
+        let subject = request.subject.clone();
+        let verdict = self.verdict(operation, request).await;
         Ok(subject.respond(&verdict))
     }
 
-    async fn verdict(&self, operation: Operation, asked: Asked<'_>) -> Verdict {
-        let decoded = |sent: Sent<'_>, field: &str| {
-            sent.decode::<KubeVirt>().map_err(|error| {
-                let said = error.to_string();
-                // Nobody has seen the lines that it came in, and it may be quoted at any length.
-                let why = said.rsplit_once(" at line ").map_or(&*said, |(why, _)| why);
-                let why: String = why.chars().take(QUOTED).collect();
+    async fn verdict(&self, operation: Operation, request: ReviewRequest<'_>) -> Verdict {
+        let decoded = |object: ReviewObject<'_>, field: &str| {
+            object.decode::<KubeVirt>().map_err(|error| {
+                let error = error.to_string();
+                // The position is in the API server's JSON, which users do not have. The error may quote
+                // a value of any length.
+                let error = error
+                    .rsplit_once(" at line ")
+                    .map_or(&*error, |(error, _)| error);
+                let error: String = error.chars().take(MAX_ERROR_CHARS).collect();
                 Verdict {
                     errors: vec![FieldError {
                         field: field.to_owned(),
-                        message: format!("the KubeVirt resource cannot be read: {why}"),
+                        message: format!("the KubeVirt resource cannot be decoded: {error}"),
                     }],
                     ..Verdict::default()
                 }
             })
         };
-        let judged = async {
+        let verdict = async {
             Ok(match operation {
-                Operation::Create => self.create(&decoded(asked.object, "spec")?).await,
+                Operation::Create => self.create(&decoded(request.object, "spec")?).await,
                 Operation::Update => {
-                    let new = decoded(asked.object, "spec")?;
-                    // What was stored under other rules can always be replaced.
-                    let old = decoded(asked.old_object, "spec").unwrap_or_default();
+                    let new = decoded(request.object, "spec")?;
+                    // An object that was stored under another schema can always be replaced.
+                    let old = decoded(request.old_object, "spec").unwrap_or_default();
                     self.update(&old, &new).await
                 }
-                Operation::Delete => self.delete(&decoded(asked.old_object, "")?).await,
+                Operation::Delete => self.delete(&decoded(request.old_object, "")?).await,
             })
         };
-        judged.await.unwrap_or_else(|verdict: Verdict| verdict)
+        verdict.await.unwrap_or_else(|verdict: Verdict| verdict)
     }
 
     async fn create(&self, kubevirt: &KubeVirt) -> Verdict {
@@ -106,7 +107,10 @@ impl Webhook {
                 .map(PartialObject::into_key)
                 .collect(),
             Err(error) => {
-                tracing::warn!("whether there is another KubeVirt cannot be told: {error}");
+                tracing::warn!(
+                    "admitting a KubeVirt resource without checking that it is the only one: cannot \
+                     list kubevirts: {error}"
+                );
                 Vec::new()
             }
         };
@@ -123,7 +127,7 @@ impl Webhook {
         verdict
     }
 
-    /// Asks the API server whether it takes placements.
+    /// Validates placements with a dry run against the API server.
     async fn probe(&self, probes: Vec<Probe>, verdict: &mut Verdict) {
         let kinds = Kinds::default();
         for probe in probes {
@@ -132,11 +136,18 @@ impl Webhook {
                 continue;
             };
             let path = resource.in_namespace(&id.namespace);
-            match self.requests.try_create(&path, &probe.object.value()).await {
+            match self
+                .requests
+                .create_dry_run(&path, &probe.object.value())
+                .await
+            {
                 Err(Error::Api(status)) if matches!(status.code, 400 | 422) => {
-                    probe.refused(&words(&status), verdict);
+                    probe.refused(&status_message(&status), verdict);
                 }
-                Err(error) => tracing::warn!("{} cannot be tried: {error}", probe.field),
+                Err(error) => tracing::warn!(
+                    "admitting {} without validating it: the dry run failed: {error}",
+                    probe.field
+                ),
                 Ok(_) => {}
             }
         }
@@ -148,7 +159,7 @@ impl Webhook {
         }
         let mut blockers = Vec::new();
         for (kind, plural) in admission::BLOCKERS {
-            let path = format!("/apis/kubevirt.io/v1/{plural}?limit={BLOCKERS}");
+            let path = format!("/apis/kubevirt.io/v1/{plural}?limit={MAX_BLOCKERS}");
             match self.requests.list_metadata(&path).await {
                 Ok(list) => blockers.extend(list.items.into_iter().map(|item| {
                     let (namespace, name) = item.into_key();
@@ -164,8 +175,8 @@ impl Webhook {
                         errors: vec![FieldError {
                             field: "spec.uninstallStrategy".to_owned(),
                             message: format!(
-                                "whether there are {plural} cannot be told, and \
-                                 spec.uninstallStrategy forbids to lose them: {error}"
+                                "cannot check that no {plural} exist, which \
+                                 spec.uninstallStrategy requires before a deletion: {error}"
                             ),
                         }],
                         ..Verdict::default()
@@ -177,7 +188,6 @@ impl Webhook {
     }
 }
 
-/// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Create,

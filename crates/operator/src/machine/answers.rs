@@ -1,4 +1,4 @@
-//! Property of what the Machine operator decodes: null, absent and empty mean the same.
+//! Test of the types that the Machine operator decodes: null, absent and empty mean the same.
 
 use api::{
     Machine, MachineClass, NetworkConfiguration,

@@ -1,8 +1,8 @@
-//! What is known of the cluster: one store a kind, fed by watches and by the answers to our own
-//! writes.
+//! Caches of the Machine controller: one store per kind, updated by watch events and by the answers to
+//! the operator's own writes.
 //!
-//! A change is turned into the keys of the resources that it may concern. Of our children only those
-//! with our label are watched, so that the memory taken depends on our Machines alone.
+//! Each update returns the keys of the resources to reconcile. Only children with the operator's label
+//! are watched, so memory depends on the number of Machines alone.
 
 mod admission;
 mod affected;
@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::affected::{
-    Trait, claims_changed, is_another, machine_of, machines_changed, networks_of, of_machines,
-    secrets_changed, traits_of, virtual_machines_changed,
+    IndexKey, claims_changed, index_keys, is_replaced, machine_of, machines_changed, networks_of,
+    of_machines, secrets_changed, virtual_machines_changed,
 };
 pub(super) use self::{affected::Affected, observe::Children};
 use super::{
@@ -43,13 +43,13 @@ use super::{
     paths::Owner,
     slim::{Slim, cached},
     watched_secret::WatchedSecret,
-    watches::{Definition, Installation, Told, Watched},
+    watches::{Definition, Installation, KindEvent, Watched},
 };
 
-/// How many Machines that share a MAC address are considered.
+/// Maximum number of Machines that share a MAC address to consider.
 const MOST_SHARING: usize = 5;
 
-/// A resource that the operator keeps.
+/// Resource to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Subject {
     pub(super) owner: Owner,
@@ -72,9 +72,8 @@ impl Subject {
     }
 }
 
-/// What is known of the cluster.
 pub(super) struct Caches {
-    pub(super) machines: Cache<Machine, Trait>,
+    pub(super) machines: Cache<Machine, IndexKey>,
     pub(super) networks: Cache<NetworkConfiguration>,
     classes: Cache<MachineClass>,
     storage_classes: Cache<StorageClass>,
@@ -89,31 +88,31 @@ pub(super) struct Caches {
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
-    /// Machines whose deletion orphans. The garbage collector may remove its finalizer before they are
-    /// looked at.
+    /// Machines that are deleted with orphaning. The garbage collector may remove its finalizer before
+    /// they are reconciled.
     orphaned: BTreeSet<Key>,
-    /// UIDs of claims that a live read did not find, by Machine. A UID does not come back.
+    /// UIDs of claims that a live read did not find, by Machine. UIDs are never reused.
     lost_claims: BTreeMap<Key, BTreeSet<String>>,
-    /// Disks whose create got no answer, by Machine. A process that starts lists them.
+    /// Disks whose create request got no answer, by Machine. After a restart the list shows them.
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
     scopes: Vec<String>,
 }
 
-/// What is known of our Secrets, which are watched only where that is allowed.
+/// Cache of the operator's Secrets, which are watched only if the settings allow it.
 struct Secrets {
     are_watched: bool,
-    /// Whether the watch does not work, as without the right to it: then nothing waits for it.
+    /// Whether the watch fails, as it does without permission: then nothing waits for it.
     is_failing: bool,
     store: Cache<WatchedSecret>,
 }
 
 impl Caches {
-    /// Caches of these namespaces, or, if the only one is `""`, of the whole cluster.
+    /// Caches of these namespaces; a single `""` stands for the whole cluster.
     pub(super) fn new(scopes: Vec<String>) -> Self {
         let of = || scopes.iter().map(String::as_str);
         Self {
-            machines: Cache::indexed(of(), traits_of),
+            machines: Cache::indexed(of(), index_keys),
             networks: Cache::indexed(of(), |_| Vec::new()),
             classes: Cache::new(),
             storage_classes: Cache::new(),
@@ -140,7 +139,7 @@ impl Caches {
         }
     }
 
-    /// The same, for an operator that allows disks to be copied from these namespaces.
+    /// Allows disks to be cloned from these namespaces only.
     pub(super) fn allow_clones_from(self, namespaces: BTreeSet<String>) -> Self {
         Self {
             clone_sources: CloneSources::Only(Arc::new(namespaces)),
@@ -148,12 +147,11 @@ impl Caches {
         }
     }
 
-    /// Expects to be told of Secrets as well.
     pub(super) fn watch_secrets(&mut self) {
         self.secrets.are_watched = true;
     }
 
-    /// What is known of the Secret with a Machine's cloud-init data.
+    /// Observed state of the Secret with a Machine's cloud-init data.
     pub(super) fn cloud_init_secret(&self, machine: &Key) -> CloudInitSecret<'_> {
         let Secrets {
             are_watched, store, ..
@@ -168,8 +166,8 @@ impl Caches {
         }
     }
 
-    /// Whether a kind is served. One whose definition is being deleted counts as gone, save those that
-    /// have our finalizers: their definitions wait for us to take these off.
+    /// Whether a kind is served. A kind whose definition is being deleted is not, except those with the
+    /// operator's finalizers: their definitions wait for it to remove these.
     pub(super) fn is_served(&self, watched: Watched) -> bool {
         if watched == Watched::Secrets {
             return self.secrets.are_watched;
@@ -189,13 +187,13 @@ impl Caches {
         installations.any(|(_, installation)| installation.metadata.deletion_timestamp.is_some())
     }
 
-    /// Whether all kinds of our own are served: what one of them says cannot be known otherwise.
-    pub(super) fn serves_ours(&self) -> bool {
-        let mut ours = Watched::ALL.into_iter().filter(|watched| watched.is_ours());
-        ours.all(|watched| self.is_served(watched))
+    /// Whether all kinds of vitistack.io are served: a Machine cannot be resolved without the others.
+    pub(super) fn serves_vitistack(&self) -> bool {
+        let all = Watched::ALL.into_iter();
+        let mut kinds = all.filter(|watched| watched.is_vitistack());
+        kinds.all(|watched| self.is_served(watched))
     }
 
-    /// Whether everything of a kind is known.
     pub(super) fn is_synced(&self, watched: Watched) -> bool {
         match watched {
             Watched::Definitions => self.definitions.synced(),
@@ -218,7 +216,7 @@ impl Caches {
     pub(super) fn forget(&mut self, watched: Watched) {
         let of = || self.scopes.iter().map(String::as_str);
         match watched {
-            Watched::Machines => self.machines = Cache::indexed(of(), traits_of),
+            Watched::Machines => self.machines = Cache::indexed(of(), index_keys),
             Watched::Networks => {
                 self.networks = Cache::indexed(of(), |_| Vec::new());
                 self.known_networks.clear();
@@ -245,25 +243,24 @@ impl Caches {
         }
     }
 
-    /// Takes in what a watch tells.
-    pub(super) fn told(&mut self, scope: &str, told: Told) -> Affected {
-        match told {
-            Told::Definition(change) => {
+    pub(super) fn on_event(&mut self, scope: &str, event: KindEvent) -> Affected {
+        match event {
+            KindEvent::Definition(change) => {
                 let changed = self.definitions.apply(scope, change);
                 Affected {
                     all: !changed.is_empty(),
                     ..Affected::default()
                 }
             }
-            Told::Machine(change) => {
+            KindEvent::Machine(change) => {
                 let changed = self.machines.apply(scope, change);
                 self.machines_changed(changed)
             }
-            Told::Network(change) => {
+            KindEvent::Network(change) => {
                 let changed = self.networks.apply(scope, change);
                 self.networks_changed(&changed)
             }
-            Told::Class(change) => {
+            KindEvent::Class(change) => {
                 let mut affected = Affected::default();
                 for changed in self.classes.apply(scope, change) {
                     keep_known(&mut self.known_classes, &changed);
@@ -271,7 +268,7 @@ impl Caches {
                 }
                 affected
             }
-            Told::StorageClass(change) => {
+            KindEvent::StorageClass(change) => {
                 let changed = self.storage_classes.apply(scope, change);
                 for changed in &changed {
                     keep_known(&mut self.known_storage_classes, changed);
@@ -281,17 +278,17 @@ impl Caches {
                     ..Affected::default()
                 }
             }
-            Told::Attachment(change) => {
+            KindEvent::Attachment(change) => {
                 let changed = self.attachments.apply(scope, change);
                 self.attachments_changed(&changed)
             }
-            Told::VirtualMachine(change) => {
+            KindEvent::VirtualMachine(change) => {
                 virtual_machines_changed(self.virtual_machines.apply(scope, change))
             }
-            Told::Instance(change) => of_machines(&self.instances.apply(scope, change)),
-            Told::Claim(change) => claims_changed(self.claims.apply(scope, change)),
-            Told::DataVolume(change) => of_machines(&self.data_volumes.apply(scope, change)),
-            Told::Installation(change) => {
+            KindEvent::Instance(change) => of_machines(&self.instances.apply(scope, change)),
+            KindEvent::Claim(change) => claims_changed(self.claims.apply(scope, change)),
+            KindEvent::DataVolume(change) => of_machines(&self.data_volumes.apply(scope, change)),
+            KindEvent::Installation(change) => {
                 let was_removed = self.is_kubevirt_being_removed();
                 self.installations.apply(scope, change);
                 Affected {
@@ -299,7 +296,7 @@ impl Caches {
                     ..Affected::default()
                 }
             }
-            Told::Secret(change) => {
+            KindEvent::Secret(change) => {
                 match &change {
                     WatchEvent::Failing(_) => self.secrets.is_failing = true,
                     WatchEvent::Recovered => self.secrets.is_failing = false,
@@ -307,13 +304,13 @@ impl Caches {
                 }
                 secrets_changed(&self.secrets.store.apply(scope, change))
             }
-            // Only that something has changed matters, and the loop sees to that.
-            Told::Quota(_) => Affected::default(),
+            // Handled by the control loop; nothing is cached.
+            KindEvent::Quota(_) => Affected::default(),
         }
     }
 
-    /// Takes in what the API server answered to a write for `subject`.
-    pub(super) fn answered(&mut self, subject: &Subject, answer: Answer) -> Affected {
+    /// Applies the API server's answer to a request for `subject`.
+    pub(super) fn on_answer(&mut self, subject: &Subject, answer: Answer) -> Affected {
         let namespace = &subject.key.namespace;
         if let Answer::Object(kind, value) = &answer {
             let name = value["metadata"]["name"].as_str().unwrap_or_default();
@@ -406,7 +403,7 @@ impl Caches {
         }
     }
 
-    /// Whether a disk was created is known from now on.
+    /// Records that the outcome of a disk's create request is known.
     fn confirm_disk(&mut self, machine: &Key, kind: Kind, name: &str) {
         if let Some(disks) = self.unconfirmed_disks.get_mut(machine) {
             disks.remove(&(kind, name.to_owned()));
@@ -416,7 +413,7 @@ impl Caches {
         }
     }
 
-    /// What a change of Machines concerns: also those who share a MAC address with one, or did.
+    /// Affected resources of changed Machines, including those that share or shared a MAC address.
     fn machines_changed(&mut self, changed: Vec<Delta<Machine>>) -> Affected {
         let mut sharing = BTreeSet::new();
         for difference in &changed {
@@ -426,7 +423,7 @@ impl Caches {
             };
             let (old, new) = (addresses(&difference.old), addresses(&difference.new));
             for address in old.symmetric_difference(&new) {
-                let others = self.asking_for(address).map(|(key, _)| key.clone());
+                let others = self.with_mac_address(address).map(|(key, _)| key.clone());
                 sharing.extend(others.map(Subject::machine));
             }
         }
@@ -435,9 +432,9 @@ impl Caches {
         affected
     }
 
-    /// Keeps whether a deletion of a Machine orphans.
+    /// Records whether a Machine is deleted with orphaning.
     fn observe_orphaning(&mut self, difference: &Delta<Machine>) {
-        if is_another(difference) {
+        if is_replaced(difference) {
             self.orphaned.remove(&difference.key);
             self.lost_claims.remove(&difference.key);
             self.unconfirmed_disks.remove(&difference.key);
@@ -452,21 +449,22 @@ impl Caches {
         }
     }
 
-    /// The first Machines that ask for a MAC address. An address that very many share costs each of
-    /// them no more than one that a few do.
-    fn asking_for<'a>(
+    /// First Machines with a MAC address. The limit bounds the cost of an address that many share.
+    fn with_mac_address<'a>(
         &'a self,
         address: &str,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Machine>)> + use<'a> {
-        let machines = self.machines.by_index(&Trait::MacAddress(address.into()));
+        let machines = self
+            .machines
+            .by_index(&IndexKey::MacAddress(address.into()));
         machines.take(MOST_SHARING)
     }
 
     fn networks_changed(&mut self, changed: &[Delta<NetworkConfiguration>]) -> Affected {
         let mut affected = Affected::default();
-        let others = changed.iter().filter(|difference| is_another(difference));
+        let others = changed.iter().filter(|difference| is_replaced(difference));
         let others = others.map(|difference| Subject::network(difference.key.clone()));
-        affected.others.extend(others);
+        affected.replaced.extend(others);
         for difference in changed {
             let known = self
                 .known_networks
@@ -489,7 +487,7 @@ impl Caches {
         }
     }
 
-    /// A network, and the Machines that want to be attached to it.
+    /// A NetworkConfiguration, and the Machines that attach to it.
     pub(super) fn attached_to(&self, network: &Key) -> impl Iterator<Item = Subject> + use<> {
         let machines: Vec<_> = self
             .users_of(network)
@@ -500,23 +498,23 @@ impl Caches {
             .chain([Subject::network(network.clone())])
     }
 
-    /// The Machines that want to be attached to a network.
+    /// Machines that attach to a NetworkConfiguration.
     fn users_of(&self, network: &Key) -> impl Iterator<Item = (&Key, &Arc<Machine>)> {
-        self.machines.by_index(&Trait::Network(network.clone()))
+        self.machines.by_index(&IndexKey::Network(network.clone()))
     }
 
-    /// The Machines that a class may concern: those that name it, and those that name no size.
+    /// Machines that may use a class: those that name it, and those that name none.
     pub(super) fn sized_by(&self, class: &str) -> impl Iterator<Item = Subject> {
-        let concerned = self.machines.iter().filter(move |(_, machine)| {
+        let machines = self.machines.iter().filter(move |(_, machine)| {
             let spec = &machine.spec;
-            let asked = [&spec.template, &spec.instance_type, &spec.machine_class];
-            let mut asked = asked.into_iter().flatten().peekable();
-            asked.peek().is_none() || asked.any(|asked| asked == class)
+            let names = [&spec.template, &spec.instance_type, &spec.machine_class];
+            let mut names = names.into_iter().flatten().peekable();
+            names.peek().is_none() || names.any(|name| name == class)
         });
-        concerned.map(|(key, _)| Subject::machine(key.clone()))
+        machines.map(|(key, _)| Subject::machine(key.clone()))
     }
 
-    /// The networks that a Machine wants to be attached to and that do not exist.
+    /// Missing NetworkConfigurations of a Machine.
     pub(super) fn missing_networks(&self, machine: &Key) -> Vec<Key> {
         let machine = self.machines.get(machine);
         let mut networks = machine
@@ -526,7 +524,6 @@ impl Caches {
         networks
     }
 
-    /// The metadata of a resource.
     pub(super) fn metadata_of(&self, subject: &Subject) -> Option<&ObjectMeta> {
         match subject.owner {
             Owner::Machine => Some(&self.machines.get(&subject.key)?.metadata),
@@ -534,12 +531,11 @@ impl Caches {
         }
     }
 
-    /// What tells a resource from others that had its name.
     pub(super) fn uid_of(&self, subject: &Subject) -> Option<&str> {
         self.metadata_of(subject)?.uid.as_deref()
     }
 
-    /// Everything that the operator keeps.
+    /// All Machines and NetworkConfigurations.
     pub(super) fn all(&self) -> impl Iterator<Item = Subject> {
         let machines = self.machines.iter().map(|(key, _)| key.clone());
         let networks = self.networks.iter().map(|(key, _)| key.clone());
@@ -548,7 +544,6 @@ impl Caches {
             .chain(networks.map(Subject::network))
     }
 
-    /// An object that is known.
     pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<Value> {
         match kind {
             Kind::PersistentVolumeClaim => self.claims.get(key)?.read(),
@@ -561,7 +556,7 @@ impl Caches {
         }
     }
 
-    /// The scope that tells of a namespace (`""`: of what is in none).
+    /// Watch scope of a namespace; `""` if it is watched with the whole cluster, or has none.
     pub(super) fn scope_of<'a>(&self, namespace: &'a str) -> &'a str {
         let is_one = self.scopes.iter().any(|scope| scope == namespace);
         if is_one { namespace } else { "" }

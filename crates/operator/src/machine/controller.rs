@@ -1,14 +1,14 @@
-//! The loop that keeps Machines and NetworkConfigurations.
+//! Control loop of Machines and NetworkConfigurations.
 //!
-//! One future holds everything: watches, caches, the queue and the writes under way. It decides one
-//! resource at a time, so it needs no locks; writes go on beside each other. Nothing is polled: it
-//! sleeps until a watch speaks, a write is answered, or a time comes.
+//! One future owns the watches, caches, work queue and writes in flight. It plans one resource at a
+//! time, so it needs no locks; writes run concurrently. Nothing is polled: the loop sleeps until a
+//! watch event, the answer to a request, or a timer.
 //!
-//! A look at a resource ends in at most one round of writes. Its answers go into the caches, and the
-//! resource is looked at again, until there is nothing left to do. What was refused is tried again
-//! later, and meanwhile the status says why.
+//! A reconcile starts at most one batch of writes. Their answers update the caches, and the resource
+//! is reconciled again until its plan is empty. A refused write is retried with backoff; meanwhile the
+//! status says why.
 
-mod look;
+mod reconcile;
 mod references;
 mod write;
 
@@ -40,8 +40,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    references::{Read, Reads},
-    write::Done,
+    reconcile::Reconciled,
+    references::{CompletedRead, Reads},
+    write::CompletedWork,
 };
 use super::{
     Clock, Stopwatch,
@@ -51,42 +52,42 @@ use super::{
     paths::Owner,
     report::Report,
     secrets::Secrets,
-    watches::{Told, Watched},
+    watches::{KindEvent, Watched},
     webhook::Questions,
 };
 use crate::requests::Requests;
 
-/// How long the same writes are not repeated when the caches do not show them yet.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How soon a resource is looked at again of which something is due that cannot be done yet.
-const BREATH: Duration = Duration::from_secs(1);
-/// How often the status of a network may be written: its users come and go many at a time.
-const NETWORK_STATUS: Duration = Duration::from_secs(1);
-/// How long the writes under way are given at the end.
-const DRAIN: Duration = Duration::from_secs(4);
-/// How long the loop may compute for one resource before that is counted and logged: everything else
-/// waits meanwhile.
+/// Delay before identical writes are repeated while the caches do not show their effect.
+const REPEAT_WRITE_DELAY: Duration = Duration::from_secs(10);
+/// Requeue delay while an action is due but blocked.
+const MIN_REQUEUE_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time between status writes of a NetworkConfiguration: its users change in bulk.
+const NETWORK_STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// Time that writes in flight get to finish at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
+/// Planning time of one resource above which the loop counts and logs a slow reconcile: all other
+/// resources wait meanwhile.
 const SLOW_RECONCILE: Duration = Duration::from_millis(50);
-/// How often the loop shows that it is alive.
-const BEAT: Duration = Duration::from_secs(10);
+/// Interval of the heartbeat that the liveness probe reads.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How the loop goes about its work.
+/// Settings of the control loop.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The namespaces that are kept; none: all.
+    /// Namespaces to watch; empty: all.
     pub namespaces: Vec<String>,
-    /// The namespaces that disks may be copied from, besides a Machine's own.
+    /// Namespaces that disks may be cloned from, besides a Machine's own.
     pub clone_source_namespaces: BTreeSet<String>,
-    /// How often everything is looked at although nothing was heard of it.
+    /// Interval of the resync of every resource.
     pub reconcile_interval: Duration,
-    /// How many resources are written at a time.
+    /// Maximum number of resources with writes in flight.
     pub concurrency: usize,
-    /// Whether Secrets of ours are watched, by their metadata; else they are read when a guest
+    /// Whether the metadata of the operator's Secrets is watched; otherwise they are read when a guest
     /// starts.
     pub watch_secrets: bool,
-    /// Where the key of digests of cloud-init data is; none: digests are not keyed.
+    /// Secret with the key of cloud-init digests; none: digests are not keyed.
     pub key_secret: Option<KeySecret>,
-    /// Where all randomness comes from.
+    /// Seed of the random generator.
     pub seed: u64,
 }
 
@@ -104,37 +105,35 @@ impl Default for Options {
     }
 }
 
-/// What the loop works with.
+/// Dependencies of the control loop.
 pub(super) struct Tools {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) stopwatch: Stopwatch,
     pub(super) report: Report,
     pub(super) health: Health,
-    /// Whether this process leads.
     pub(super) leads: watch::Receiver<bool>,
-    /// What webhooks ask.
     pub(super) questions: Questions,
 }
 
-/// Why a resource is not written to now.
-struct Trouble {
+/// Refused write or read of a resource that is waiting for its next attempt.
+struct PendingRetry {
     refusal: Refusal,
-    until: Instant,
-    /// The spec that was tried; another one is tried at once.
+    retry_at: Instant,
+    /// Generation of the refused attempt; a newer spec is tried at once.
     generation: Option<i64>,
 }
 
-/// What was last done for a resource.
+/// Latest writes to a resource, so that they are not repeated before the caches show them.
 #[derive(Default)]
-struct Past {
+struct LastWrites {
     steps: Option<(Fingerprint, Instant)>,
     status: Option<(Fingerprint, Instant)>,
-    /// A status was refused: none is written before.
-    status_after: Option<Instant>,
+    /// Time of the next attempt after a refused status write.
+    status_retry_at: Option<Instant>,
 }
 
-/// What tells one round of writes from another, in a few bytes.
+/// Hash of a batch of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fingerprint(u64);
 
@@ -162,19 +161,19 @@ pub(super) struct Controller {
     scopes: Vec<String>,
     queue: WorkQueue<Subject>,
     backoff: Backoff<Subject>,
-    troubles: BTreeMap<Subject, Trouble>,
-    past: BTreeMap<Subject, Past>,
+    retries: BTreeMap<Subject, PendingRetry>,
+    last_writes: BTreeMap<Subject, LastWrites>,
     secrets: Secrets,
     orphans: Orphans,
-    /// A Machine with all that it says, from when it is read until it is reconciled.
-    whole: Option<Machine>,
+    /// Machine with its cloud-init data, from the live read until it is reconciled.
+    full_machine: Option<Machine>,
     watching: BTreeMap<Watched, CancellationToken>,
-    streams: SelectAll<BoxStream<'static, (Watched, String, Told)>>,
-    writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    streams: SelectAll<BoxStream<'static, (Watched, String, KindEvent)>>,
+    work_in_flight: FuturesUnordered<BoxFuture<'static, CompletedWork>>,
     reads: Reads,
-    reading: FuturesUnordered<BoxFuture<'static, Read>>,
+    reads_in_flight: FuturesUnordered<BoxFuture<'static, CompletedRead>>,
     key: KeyCache,
-    key_reading: FuturesUnordered<BoxFuture<'static, Result<DigestKey, Unavailable>>>,
+    key_reads_in_flight: FuturesUnordered<BoxFuture<'static, Result<DigestKey, Unavailable>>>,
     random: Random,
     synced: bool,
 }
@@ -200,18 +199,18 @@ impl Controller {
                 random.fork(),
             ),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
-            troubles: BTreeMap::new(),
-            past: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            last_writes: BTreeMap::new(),
             secrets: Secrets::default(),
             orphans: Orphans::default(),
-            whole: None,
+            full_machine: None,
             watching: BTreeMap::new(),
             streams: SelectAll::new(),
-            writing: FuturesUnordered::new(),
+            work_in_flight: FuturesUnordered::new(),
             reads: Reads::default(),
-            reading: FuturesUnordered::new(),
+            reads_in_flight: FuturesUnordered::new(),
             key: KeyCache::new(options.key_secret.clone(), Instant::now()),
-            key_reading: FuturesUnordered::new(),
+            key_reads_in_flight: FuturesUnordered::new(),
             synced: false,
             random,
             scopes,
@@ -220,7 +219,7 @@ impl Controller {
         }
     }
 
-    /// Keeps everything until the token is cancelled. Writes under way are then finished.
+    /// Reconciles until the token is cancelled, then finishes the writes in flight.
     pub(super) async fn run(mut self, token: CancellationToken) {
         for watched in Watched::ALL {
             if watched.is_required() {
@@ -231,53 +230,61 @@ impl Controller {
             }
         }
         let mut leads = self.tools.leads.clone();
-        let mut beat = Instant::now();
+        let mut heartbeat = Instant::now();
         loop {
-            // Those who ask and those who write each have their turn, however many there are.
-            if let Some(question) = self.tools.questions.waiting() {
+            // One question per turn, so that neither webhooks nor writes starve.
+            if let Some(question) = self.tools.questions.try_next() {
                 question(&self.caches);
             }
             let now = Instant::now();
             self.start_work(now);
-            if now >= beat {
+            if now >= heartbeat {
                 self.tools.health.heartbeat();
                 self.report_orphans(now);
-                beat = now + BEAT;
+                heartbeat = now + HEARTBEAT_INTERVAL;
             }
-            let wake = self.wake().map_or(beat, |wake| wake.min(beat));
+            let wake = self
+                .next_wake()
+                .map_or(heartbeat, |wake| wake.min(heartbeat));
             tokio::select! {
                 biased;
                 () = token.cancelled() => break,
                 Ok(()) = leads.changed() => {}
-                Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
-                Some(read) = self.reading.next(), if !self.reading.is_empty() => {
-                    self.references_read(read);
+                Some(completed) = self.work_in_flight.next(), if !self.work_in_flight.is_empty() => {
+                    self.on_work_completed(completed);
                 }
-                Some(read) = self.key_reading.next(), if !self.key_reading.is_empty() => {
+                Some(completed) = self.reads_in_flight.next(), if !self.reads_in_flight.is_empty() => {
+                    self.on_references_read(completed);
+                }
+                Some(read) = self.key_reads_in_flight.next(), if !self.key_reads_in_flight.is_empty() => {
                     self.key.on_read(read, Instant::now());
                 }
-                Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
-                    self.told(watched, &scope, told);
+                Some((watched, scope, event)) = self.streams.next(), if !self.streams.is_empty() => {
+                    self.on_event(watched, &scope, event);
                 }
                 Some(question) = self.tools.questions.next() => question(&self.caches),
                 () = sleep_until(wake) => {}
             }
         }
-        let drained = timeout(DRAIN, async {
-            while self.writing.next().await.is_some() {}
+        let drained = timeout(DRAIN_TIMEOUT, async {
+            while self.work_in_flight.next().await.is_some() {}
         });
         if drained.await.is_err() {
-            tracing::warn!("writes were left unanswered at the end");
+            tracing::warn!(
+                "stopping the Machine controller with writes in flight: the API server did not \
+                 answer them within {} s",
+                DRAIN_TIMEOUT.as_secs()
+            );
         }
     }
 
     fn start_watch(&mut self, watched: Watched) {
         let token = CancellationToken::new();
-        let told = watched.start(&self.tools.client, &self.scopes, self.random.next());
-        let told = told
-            .map(move |(scope, told)| (watched, scope, told))
+        let events = watched.start(&self.tools.client, &self.scopes, self.random.next());
+        let events = events
+            .map(move |(scope, event)| (watched, scope, event))
             .take_until(token.clone().cancelled_owned());
-        self.streams.push(told.boxed());
+        self.streams.push(events.boxed());
         self.watching.insert(watched, token);
         self.tools.health.set_synced(watched.name(), false);
     }
@@ -292,12 +299,16 @@ impl Controller {
             } else {
                 self.tools.health.forget(watched.name());
             }
-            tracing::info!(kind = watched.name(), "is no longer served");
+            tracing::info!(
+                kind = watched.name(),
+                "stopped watching {}: its CustomResourceDefinition was removed",
+                watched.name()
+            );
         }
     }
 
-    /// Watches what is served, and nothing else.
-    fn follow_definitions(&mut self) {
+    /// Starts and stops watches so that exactly the served kinds are watched.
+    fn update_watches(&mut self) {
         if !self.caches.is_synced(Watched::Definitions) {
             return;
         }
@@ -313,50 +324,50 @@ impl Controller {
         }
     }
 
-    fn told(&mut self, watched: Watched, scope: &str, told: Told) {
-        // What a watch that was stopped has still had to say.
+    fn on_event(&mut self, watched: Watched, scope: &str, event: KindEvent) {
+        // A stopped watch may still have had events buffered.
         if !self.watching.contains_key(&watched) {
             return;
         }
-        Report::of_watch(watched, &told);
-        match &told {
-            Told::Quota(WatchEvent::Applied(quota)) => {
+        Report::watch_failures(watched, &event);
+        match &event {
+            KindEvent::Quota(WatchEvent::Applied(quota)) => {
                 let namespace = quota.metadata.namespace.clone();
-                self.retry_for_room(namespace.as_deref().unwrap_or_default());
+                self.retry_over_quota(namespace.as_deref().unwrap_or_default());
             }
-            Told::Quota(WatchEvent::Deleted(quota)) => self.retry_for_room(&quota.namespace),
+            KindEvent::Quota(WatchEvent::Deleted(quota)) => self.retry_over_quota(&quota.namespace),
             _ => {}
         }
-        let affected = self.caches.told(scope, told);
-        self.take(affected);
+        let affected = self.caches.on_event(scope, event);
+        self.enqueue(affected);
         if watched == Watched::Definitions {
-            self.follow_definitions();
+            self.update_watches();
         }
-        self.note_synced(watched);
+        self.update_synced(watched);
     }
 
-    fn note_synced(&mut self, watched: Watched) {
+    fn update_synced(&mut self, watched: Watched) {
         let synced = self.caches.is_synced(watched);
         self.tools.health.set_synced(watched.name(), synced);
         let all = Watched::ALL.into_iter().all(|watched| {
-            let may_lack = watched.is_ours() || !watched.is_required();
-            self.caches.is_synced(watched) || (may_lack && !self.caches.is_served(watched))
+            let is_optional = watched.is_vitistack() || !watched.is_required();
+            self.caches.is_synced(watched) || (is_optional && !self.caches.is_served(watched))
         });
         if all && !self.synced {
-            tracing::info!("caches are synced");
-            self.add_all();
+            tracing::info!("Machine controller: caches are synced");
+            self.enqueue_all();
         }
         self.synced = all;
     }
 
-    fn add_all(&mut self) {
+    fn enqueue_all(&mut self) {
         let now = Instant::now();
         for subject in self.caches.all() {
             self.queue.add(subject, now);
         }
     }
 
-    /// Reports the disks whose Machine is gone. A replica that stands by only counts them.
+    /// Reports disks whose Machine is gone. A standby replica only counts them.
     fn report_orphans(&mut self, now: Instant) {
         if !self.caches.is_served(Watched::Machines) {
             self.orphans.forget();
@@ -369,75 +380,76 @@ impl Controller {
         self.tools.report.orphan_counts(&self.orphans.counts());
     }
 
-    fn take(&mut self, affected: Affected) {
-        self.orphans.note(&affected, &self.caches);
+    fn enqueue(&mut self, affected: Affected) {
+        self.orphans.on_change(&affected, &self.caches);
         let Affected {
             subjects,
-            others,
+            replaced,
             all,
             machines,
             virtual_machines,
             claims,
         } = affected;
-        for subject in &others {
-            self.forget_history(subject);
+        for subject in &replaced {
+            self.forget_state(subject);
         }
         let now = Instant::now();
         for subject in subjects {
             self.queue.add(subject, now);
         }
         if all {
-            self.add_all();
+            self.enqueue_all();
         }
         let wall = (self.tools.clock)();
         self.tools
             .report
-            .of_objects(&machines, &virtual_machines, &claims, wall);
+            .fleet(&machines, &virtual_machines, &claims, wall);
     }
 
-    /// A quota of a namespace has changed: what had no room there may have it now. Admission may learn
-    /// of the change after this watch did, so a retry that is refused still is repeated soon.
-    fn retry_for_room(&mut self, namespace: &str) {
+    /// Retries what exceeded a quota of the namespace. Admission may learn of the change later than this
+    /// watch, so the backoff starts from its shortest delay.
+    fn retry_over_quota(&mut self, namespace: &str) {
         let now = Instant::now();
-        for (subject, trouble) in &mut self.troubles {
-            if trouble.refusal.error_type == ErrorType::InsufficientResources
+        for (subject, retry) in &mut self.retries {
+            if retry.refusal.error_type == ErrorType::InsufficientResources
                 && *subject.key.namespace == *namespace
             {
-                trouble.until = now;
+                retry.retry_at = now;
                 self.backoff.reset(subject);
                 self.queue.add(subject.clone(), now);
             }
         }
     }
 
-    fn is_working(&self) -> bool {
-        self.may_work() && self.key.is_settled()
+    fn is_reconciling(&self) -> bool {
+        self.is_active() && self.key.is_settled()
     }
 
-    fn may_work(&self) -> bool {
+    fn is_active(&self) -> bool {
         self.synced && *self.tools.leads.borrow()
     }
 
-    /// Reads the key of digests if that is due. It may have to be created, so this replica must lead.
-    fn start_key(&mut self, now: Instant) {
-        if self.may_work()
+    /// Starts the read of the digest key if it is due. The key may have to be created, so this replica
+    /// must lead.
+    fn start_key_read(&mut self, now: Instant) {
+        if self.is_active()
             && let Some(secret) = self.key.begin(now)
         {
             let requests = self.requests.clone();
             let read = async move { digest_key::read(&requests, &secret).await };
-            self.key_reading.push(read.boxed());
+            self.key_reads_in_flight.push(read.boxed());
         }
     }
 
-    /// When there may be something to do, unless it waits for something else than time.
-    fn wake(&self) -> Option<Instant> {
-        let key = self.key.next_wake().filter(|_| self.may_work());
-        if !self.is_working() {
+    /// Time of the next timer, if work is waiting for time alone.
+    fn next_wake(&self) -> Option<Instant> {
+        let key = self.key.next_wake().filter(|_| self.is_active());
+        if !self.is_reconciling() {
             return key;
         }
         let free = |count: usize| count < self.options.concurrency;
-        let work = free(self.writing.len()).then(|| self.queue.next_wake());
-        let reads = free(self.reading.len()).then(|| self.reads.next_wake(Instant::now()));
+        let work = free(self.work_in_flight.len()).then(|| self.queue.next_wake());
+        let reads = free(self.reads_in_flight.len()).then(|| self.reads.next_wake(Instant::now()));
         [work, reads, Some(key)]
             .into_iter()
             .flatten()
@@ -446,32 +458,36 @@ impl Controller {
     }
 
     fn start_work(&mut self, now: Instant) {
-        self.start_key(now);
-        if !self.is_working() {
+        self.start_key_read(now);
+        if !self.is_reconciling() {
             return;
         }
-        while self.writing.len() < self.options.concurrency {
+        while self.work_in_flight.len() < self.options.concurrency {
             let Some(subject) = self.queue.pop(now) else {
                 break;
             };
-            let began = Instant::now();
-            let computing = (self.tools.stopwatch)();
-            let look = self.look(&subject, now);
-            let computed = (self.tools.stopwatch)().saturating_duration_since(computing);
-            if computed > SLOW_RECONCILE {
-                self.tools.report.slow(&subject, computed);
+            let started = Instant::now();
+            let stopwatch = (self.tools.stopwatch)();
+            let reconciled = self.reconcile(&subject, now);
+            let elapsed = (self.tools.stopwatch)().saturating_duration_since(stopwatch);
+            if elapsed > SLOW_RECONCILE {
+                self.tools.report.slow_reconcile(&subject, elapsed);
             }
-            let Some(look) = look else {
+            let Some(reconciled) = reconciled else {
                 self.forget(&subject, now);
                 continue;
             };
-            if let Some(work) = look.work {
-                self.begin(subject, look.target, look.generation, work, began);
+            if let Some(work) = reconciled.work {
+                let Reconciled {
+                    target, generation, ..
+                } = reconciled;
+                self.start(subject, target, generation, work, started);
             } else {
-                self.forget_past(&subject, now);
-                let looked = look.again.map_or(Requeue::AtResync, Requeue::At);
-                self.queue.done(&subject, looked, now);
-                self.tools.report.settled(&subject, began.elapsed());
+                self.expire_last_writes(&subject, now);
+                let requeue_at = reconciled.requeue_at;
+                let outcome = requeue_at.map_or(Requeue::AtResync, Requeue::At);
+                self.queue.done(&subject, outcome, now);
+                self.tools.report.unchanged(&subject, started.elapsed());
             }
         }
         self.start_reads(now);
@@ -480,13 +496,13 @@ impl Controller {
 
     fn forget(&mut self, subject: &Subject, now: Instant) {
         self.queue.done(subject, Requeue::Never, now);
-        self.forget_history(subject);
+        self.forget_state(subject);
     }
 
-    /// Another resource of the name inherits nothing.
-    fn forget_history(&mut self, subject: &Subject) {
-        self.troubles.remove(subject);
-        self.past.remove(subject);
+    /// Forgets everything about a resource: a new one of the same name inherits nothing.
+    fn forget_state(&mut self, subject: &Subject) {
+        self.retries.remove(subject);
+        self.last_writes.remove(subject);
         self.reads.forget(subject);
         self.backoff.reset(subject);
         if subject.owner == Owner::Machine {
@@ -495,16 +511,18 @@ impl Controller {
         self.tools.report.forget(subject);
     }
 
-    /// What was done long enough ago is done again if it is wanted again, so it need not be known.
-    fn forget_past(&mut self, subject: &Subject, now: Instant) {
-        let Some(past) = self.past.get_mut(subject) else {
+    /// Drops writes that may be repeated by now.
+    fn expire_last_writes(&mut self, subject: &Subject, now: Instant) {
+        let Some(last) = self.last_writes.get_mut(subject) else {
             return;
         };
-        past.steps.take_if(|(_, at)| *at + PATIENCE <= now);
-        past.status.take_if(|(_, at)| *at + PATIENCE <= now);
-        past.status_after.take_if(|until| *until <= now);
-        if past.steps.is_none() && past.status.is_none() && past.status_after.is_none() {
-            self.past.remove(subject);
+        last.steps
+            .take_if(|(_, at)| *at + REPEAT_WRITE_DELAY <= now);
+        last.status
+            .take_if(|(_, at)| *at + REPEAT_WRITE_DELAY <= now);
+        last.status_retry_at.take_if(|at| *at <= now);
+        if last.steps.is_none() && last.status.is_none() && last.status_retry_at.is_none() {
+            self.last_writes.remove(subject);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Key of the digests of cloud-init data, and the Secret that holds it.
+//! Key of the cloud-init digests, in a Secret.
 //!
-//! One key serves all Machines. It is in the operator's own namespace, is created once by the replica that
-//! leads, and is never changed or logged. It is read once, before the first reconcile.
+//! One key serves all Machines. Its Secret is in the operator's namespace, is created once by the leader,
+//! and is never changed or logged. It is read once, before the first reconcile.
 //!
-//! Reconciling does not depend on it: what is not answered is asked for a few times, what is refused once;
-//! then digests are not keyed until a later read succeeds. Plans leave running guests alone meanwhile.
+//! Reconciling does not depend on it: an unanswered read is repeated a few times, a refused one is not;
+//! then digests are not keyed until a later read succeeds. Plans do not restart guests meanwhile.
 
 use std::time::Duration;
 
@@ -17,38 +17,36 @@ use tokio::time::Instant;
 use super::paths;
 use crate::{
     certificates::Data,
-    requests::{Requests, is_code, is_taken, words},
+    requests::{Requests, already_exists, is_code, status_message},
 };
 
-/// The name of the Secret, and of the field in it.
 const NAME: &str = "kubevirt-operator-cloud-init-key";
 const FIELD: &str = "key";
-/// How often a read that is not answered is repeated before reconciling goes on without the key.
+/// Number of unanswered reads after which Machines are reconciled without the key.
 const ATTEMPTS: u32 = 3;
-/// Delay between these attempts.
-const RETRY: Duration = Duration::from_secs(2);
-/// Delay between later attempts.
-const LATER: Duration = Duration::from_secs(60);
+/// Delay between these reads.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Delay between later reads.
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Where the key is, and where a new one comes from.
+/// Location of the key, and source of a new one.
 #[derive(Clone, Debug)]
 pub struct KeySecret {
-    /// The namespace of the operator.
+    /// The operator's namespace.
     pub namespace: String,
-    /// Draws the bytes of a new key; None if there are no random numbers.
+    /// Random bytes of a new key; None if the random source fails.
     pub draw: fn() -> Option<[u8; 32]>,
 }
 
-/// The key, from when it is first needed.
 #[derive(Debug)]
 pub(super) struct KeyCache {
     secret: Option<KeySecret>,
     key: Option<DigestKey>,
-    /// When it is read next; None while it is being read, and once it is known.
+    /// Time of the next read; None during a read, and once the key is known.
     due: Option<Instant>,
     failures: u32,
     is_settled: bool,
-    /// The failure that was logged last.
+    /// Failure that was logged last, so that each is logged once.
     logged: String,
 }
 
@@ -65,22 +63,20 @@ impl KeyCache {
         }
     }
 
-    /// What plans are made with.
     pub(super) fn key(&self) -> Option<&DigestKey> {
         self.key.as_ref()
     }
 
-    /// Whether Machines can be reconciled.
+    /// Whether Machines can be reconciled, with the key or without.
     pub(super) fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// When the key is to be read.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The Secret to read now, if it is due. The result is to be given to [`Self::on_read`].
+    /// Starts a read if it is due; its result goes to [`Self::on_read`].
     pub(super) fn begin(&mut self, now: Instant) -> Option<KeySecret> {
         self.due.take_if(|due| *due <= now)?;
         self.secret.clone()
@@ -90,7 +86,10 @@ impl KeyCache {
         let Unavailable { reason, is_lasting } = match read {
             Ok(key) => {
                 if self.failures > 0 {
-                    tracing::info!(secret = NAME, "new digests of cloud-init data are keyed");
+                    tracing::info!(
+                        secret = NAME,
+                        "read the key of cloud-init digests: new digests are keyed"
+                    );
                 }
                 self.key = Some(key);
                 self.is_settled = true;
@@ -100,22 +99,28 @@ impl KeyCache {
         };
         self.failures = self.failures.saturating_add(1);
         self.is_settled |= is_lasting || self.failures >= ATTEMPTS;
-        self.due = Some(now + if self.is_settled { LATER } else { RETRY });
+        self.due = Some(
+            now + if self.is_settled {
+                RETRY_DELAY
+            } else {
+                FIRST_RETRY_DELAY
+            },
+        );
         if self.logged != reason {
             tracing::warn!(
                 secret = NAME,
-                "new digests of cloud-init data are not keyed: {reason}"
+                "cannot read the key of cloud-init digests, so new digests are not keyed: {reason}"
             );
             self.logged = reason;
         }
     }
 }
 
-/// Why there is no key.
+/// Failed read of the key.
 #[derive(Debug)]
 pub(super) struct Unavailable {
     reason: String,
-    /// Whether trying again soon is of no use.
+    /// Whether an early retry would fail again.
     is_lasting: bool,
 }
 
@@ -130,11 +135,11 @@ impl Unavailable {
     fn of(error: &Error) -> Self {
         match error {
             Error::Api(status) => Self {
-                reason: words(status),
+                reason: status_message(status),
                 is_lasting: (400..429).contains(&status.code) && status.code != 409,
             },
-            // What cannot be decoded may be quoted.
-            Error::SerdeError(_) => Self::lasting("the answer is not a Secret"),
+            // A decoding error may quote the Secret.
+            Error::SerdeError(_) => Self::lasting("the answer is not a valid Secret"),
             error => Self {
                 reason: error.to_string(),
                 is_lasting: false,
@@ -143,7 +148,7 @@ impl Unavailable {
     }
 }
 
-/// Reads the key, or creates it.
+/// Reads the key, and creates it if it does not exist.
 pub(super) async fn read(
     requests: &Requests,
     secret: &KeySecret,
@@ -156,7 +161,7 @@ pub(super) async fn read(
         Err(error) if is_code(&error, 404) => {}
         Err(error) => return Err(Unavailable::of(&error)),
     }
-    let bytes = (secret.draw)().ok_or_else(|| Unavailable::lasting("there is no random source"))?;
+    let bytes = (secret.draw)().ok_or_else(|| Unavailable::lasting("the random source failed"))?;
     let data = Data::from([(FIELD.to_owned(), ByteString(bytes.to_vec()))]);
     let body = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
@@ -164,8 +169,8 @@ pub(super) async fn read(
         "data": data,
     });
     let created = match requests.create(&collection, &body).await {
-        // By an earlier attempt whose answer was lost, or by another operator of the namespace.
-        Err(error) if is_taken(&error) => requests.get(&path).await,
+        // Created by an earlier attempt whose answer was lost, or by another operator of the namespace.
+        Err(error) if already_exists(&error) => requests.get(&path).await,
         created => created,
     };
     key(&created.map_err(|error| Unavailable::of(&error))?)
@@ -177,8 +182,8 @@ fn key(secret: &Value) -> Result<DigestKey, Unavailable> {
     let key = bytes.and_then(|bytes| DigestKey::from_bytes(&bytes.0));
     key.ok_or_else(|| {
         Unavailable::lasting(format!(
-            "data.{FIELD} of the Secret does not have 32 bytes; delete the Secret, and the operator \
-             creates it anew within a minute"
+            "data.{FIELD} of the Secret does not have 32 bytes: delete the Secret, and the operator \
+             creates a new one within a minute"
         ))
     })
 }

@@ -1,29 +1,30 @@
-//! Carries steps out, one after the other, until one fails.
+//! Execution of a plan's steps for one resource, in order, until one fails.
 //!
-//! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
-//! back, so that the caches know of it before the watches tell.
+//! Nothing is decided here: an action says exactly what to write. The answers are returned, so that the
+//! caches are updated before the watch events arrive.
+
+mod secret;
 
 use std::time::Duration;
 
-use api::{Machine, ObjectMeta, core::Secret, labels};
+use api::{Machine, ObjectMeta, labels};
 use kube::Error;
 use plan::{
-    machine::{
-        Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step,
-        label_repair_event,
-    },
+    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, Step, label_repair_event},
     managed,
 };
 use serde_json::{Value, json};
 
+pub(super) use self::secret::read_secret;
+use self::secret::{delete_secret, write_secret};
 use super::{
     paths::{self, Owner},
     refusal::Subject,
     withdraw,
 };
-use crate::requests::{Requests, as_conflict, is_code, is_taken};
+use crate::requests::{Requests, already_exists, as_conflict, is_code};
 
-/// The resource that steps are carried out for.
+/// Resource that steps are executed for.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) owner: Owner,
@@ -34,7 +35,6 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The resource that this is the metadata of.
     pub(super) fn of(owner: Owner, metadata: &ObjectMeta) -> Self {
         Self {
             owner,
@@ -49,7 +49,7 @@ impl Target {
         self.owner.path(&self.namespace, &self.name)
     }
 
-    /// The beginning of an apply to the resource itself, and to no other of its name.
+    /// Start of an apply body; the UID makes it fail for another resource of the same name.
     fn body(&self) -> Value {
         json!({
             "apiVersion": api::API_VERSION, "kind": self.owner.kind(),
@@ -58,24 +58,24 @@ impl Target {
     }
 }
 
-/// What is now known to be so, because the API server answered.
+/// State of an object that an answer of the API server shows.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// The resource itself, as it is now.
+    /// Current state of the resource.
     Owner(Value),
-    /// The resource itself is gone.
+    /// The resource is gone.
     OwnerGone { uid: String },
-    /// The Secret with cloud-init's data, as its metadata shows it now.
+    /// Current metadata of the cloud-init Secret.
     Secret(Box<ObjectMeta>),
-    /// An object, as it is now.
+    /// Current state of a child.
     Object(Kind, Value),
     /// No claim with this UID exists.
     ClaimLost { uid: String },
-    /// Whether a claim or DataVolume was created is not known.
+    /// It is unknown whether a claim or DataVolume was created.
     Unconfirmed { kind: Kind, name: String },
     /// No such claim or DataVolume of the Machine exists.
     Absent { kind: Kind, name: String },
-    /// An object is gone.
+    /// The child is gone.
     Gone {
         kind: Kind,
         name: String,
@@ -83,32 +83,31 @@ pub(super) enum Answer {
     },
 }
 
-/// How far the steps came.
+/// Outcome of a batch of steps, or of a status write.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Answers, in order.
     pub(super) answers: Vec<Answer>,
-    /// Whether a step was carried out that need not be repeated.
+    /// Whether a step succeeded that is not repeated in the next attempt.
     pub(super) made_progress: bool,
-    /// Events of the steps that were carried out.
+    /// Events of the steps that succeeded.
     pub(super) events: Vec<plan::Event>,
-    /// Why the next step was not.
+    /// Refusal of the step that failed.
     pub(super) refusal: Option<Refusal>,
-    /// How long the API server that refused it wishes to be left alone.
+    /// Retry-After of that refusal.
     pub(super) retry_after: Option<Duration>,
-    /// Whether it was not carried out because we no longer lead.
+    /// Whether the step was not sent because this process does not lead.
     pub(super) is_fenced: bool,
 }
 
-/// Carries the steps out.
 pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Step>) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         // The Secret is written again before each attempt to write its VirtualMachine.
         let is_progress = !matches!(step.action, Action::WriteSecret(_));
         let mut event = step.event;
-        let carried_out = carry_out(requests, target, step.action, &mut event).await;
-        match carried_out {
+        let result = execute_action(requests, target, step.action, &mut event).await;
+        match result {
             Ok(answer) => {
                 outcome.made_progress |= is_progress;
                 outcome.answers.extend(answer);
@@ -126,7 +125,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
     outcome
 }
 
-/// Why a step was not carried out, and what was learned from it.
+/// Failed step, with the answers that it got.
 struct Failure {
     refusal: Refusal,
     retry_after: Option<Duration>,
@@ -144,7 +143,7 @@ impl Failure {
         }
     }
 
-    /// A create that failed may still have taken effect, unless the API server refused it.
+    /// A failed create may still have created the object, unless the API server refused it.
     fn of_create(object: &Object, error: &Error) -> Self {
         let (kind, name) = (object.kind(), object.name());
         let is_disk = matches!(kind, Kind::PersistentVolumeClaim | Kind::DataVolume);
@@ -167,15 +166,15 @@ impl Failure {
     }
 }
 
-type Carried = Result<Option<Answer>, Failure>;
+type ExecuteResult = Result<Option<Answer>, Failure>;
 
-/// Carries out a step. `event` is what is reported of it.
-async fn carry_out(
+/// Executes an action. It may replace `event`, the Event to publish on success.
+async fn execute_action(
     requests: &Requests,
     target: &Target,
     action: Action,
     event: &mut Option<plan::Event>,
-) -> Carried {
+) -> ExecuteResult {
     match action {
         Action::AddFinalizer => add_finalizer(requests, target).await,
         Action::RemoveFinalizer => remove_finalizer(requests, target).await,
@@ -218,7 +217,7 @@ async fn carry_out(
             recover_claim(requests, target, (&name, uid), change, event).await
         }
         Action::ObserveDisk { kind, name } => observe_disk(requests, target, kind, name).await,
-        // The loop reads for all Machines of a namespace at once.
+        // The control loop reads for all Machines of a namespace at once.
         Action::ObserveReferences => Ok(None),
         Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
         Action::DeleteSecret { name } => delete_secret(requests, target, &name).await,
@@ -247,38 +246,38 @@ async fn carry_out(
     }
 }
 
-async fn add_finalizer(requests: &Requests, target: &Target) -> Carried {
+async fn add_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
     let mut body = target.body();
     body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
     let applied = requests.apply(&target.path(), &body).await;
-    answered(target, applied)
+    owner_result(target, applied)
 }
 
-/// Taken out by its place in the list, whoever put it there.
-async fn remove_finalizer(requests: &Requests, target: &Target) -> Carried {
+/// Removes the finalizer by its index, whichever field manager set it.
+async fn remove_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
     let finalizer = target.owner.finalizer();
-    let place = target.finalizers.iter().position(|held| held == finalizer);
-    let Some(place) = place else {
+    let mut finalizers = target.finalizers.iter();
+    let Some(index) = finalizers.position(|found| found == finalizer) else {
         return Ok(None);
     };
-    let path = format!("/metadata/finalizers/{place}");
+    let path = format!("/metadata/finalizers/{index}");
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": target.uid },
         { "op": "test", "path": path, "value": finalizer },
         { "op": "remove", "path": path },
     ]);
     let patched = requests.patch(&target.path(), &operations).await;
-    answered(target, patched.map_err(as_conflict))
+    owner_result(target, patched.map_err(as_conflict))
 }
 
-/// The answer to a write to the resource itself.
-fn answered(target: &Target, written: kube::Result<Value>) -> Carried {
+/// Result of a write to the resource itself.
+fn owner_result(target: &Target, written: kube::Result<Value>) -> ExecuteResult {
     let gone = Answer::OwnerGone {
         uid: target.uid.clone(),
     };
     match written {
-        // What nothing holds any more is gone with the write; its version need not tell.
-        Ok(value) if is_let_go(&metadata(&value)) => Ok(Some(gone)),
+        // A deleted object without finalizers is gone with this write.
+        Ok(value) if is_removed(&metadata(&value)) => Ok(Some(gone)),
         Ok(value) => Ok(Some(Answer::Owner(value))),
         Err(error) if is_code(&error, 404) => Ok(Some(gone)),
         Err(error) => {
@@ -303,7 +302,7 @@ pub(super) async fn write_status(
     body["status"] = status;
     let path = format!("{}/status", target.path());
     let mut outcome = Outcome::default();
-    match answered(target, requests.apply(&path, &body).await) {
+    match owner_result(target, requests.apply(&path, &body).await) {
         Ok(answer) => {
             outcome.answers.extend(answer);
             outcome.events = events;
@@ -317,20 +316,20 @@ pub(super) async fn write_status(
     outcome
 }
 
-/// Creates an object. One that is there already is ours if it was made for this very resource: then
-/// the caches are behind, or somebody took its label off.
+/// Creates a child. If it exists and belongs to this resource, the caches are stale or somebody removed
+/// its labels; these are restored.
 async fn create(
     requests: &Requests,
     target: &Target,
     object: &Object,
     event: &mut Option<plan::Event>,
-) -> Carried {
+) -> ExecuteResult {
     let kind = object.kind();
     let subject = Subject::new(kind, object.name());
     let collection = paths::collection(kind, &target.namespace);
     match requests.create(&collection, object).await {
         Ok(created) => return Ok(Some(Answer::Object(kind, created))),
-        Err(error) if is_taken(&error) => {}
+        Err(error) if already_exists(&error) => {}
         Err(error) => return Err(Failure::of_create(object, &error)),
     }
     let path = paths::object(kind, &target.namespace, object.name());
@@ -342,7 +341,7 @@ async fn create(
     if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
         return Err(Failure::lasting(subject.of_predecessor()));
     }
-    if !is_made_for(&metadata, target) {
+    if !belongs_to(&metadata, target) {
         let machine = wanted[labels::MACHINE].as_str();
         return Err(Failure::lasting(match machine {
             Some(machine) if subject.part == Part::Storage && !is_controlled(&metadata) => {
@@ -360,21 +359,21 @@ async fn create(
     }
     let labels = serde_json::from_value(wanted.clone()).unwrap_or_default();
     *event = label_repair_event(kind, &metadata, &labels);
-    // Only the labels are put back: the rest is decided once it is seen what there is.
+    // Only the labels are restored: the next plan decides about the rest.
     let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
     let labelled = requests.label(&path, &body).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))
 }
 
-/// Reads a claim that the caches do not show, and puts its labels back.
+/// Reads a claim that the caches do not show, and restores its labels.
 async fn recover_claim(
     requests: &Requests,
     target: &Target,
     (name, uid): (&str, String),
     change: MetadataChange,
     event: &mut Option<plan::Event>,
-) -> Carried {
+) -> ExecuteResult {
     let kind = Kind::PersistentVolumeClaim;
     let subject = Subject::new(kind, name);
     let path = paths::object(kind, &target.namespace, name);
@@ -400,19 +399,22 @@ async fn recover_claim(
 }
 
 /// Reads a claim or DataVolume that may have been created for the resource.
-async fn observe_disk(requests: &Requests, target: &Target, kind: Kind, name: String) -> Carried {
+async fn observe_disk(
+    requests: &Requests,
+    target: &Target,
+    kind: Kind,
+    name: String,
+) -> ExecuteResult {
     let path = paths::object(kind, &target.namespace, &name);
     match requests.get(&path).await {
-        Ok(found) if is_made_for(&metadata(&found), target) => {
-            Ok(Some(Answer::Object(kind, found)))
-        }
+        Ok(found) if belongs_to(&metadata(&found), target) => Ok(Some(Answer::Object(kind, found))),
         Ok(_) => Ok(Some(Answer::Absent { kind, name })),
         Err(error) if is_code(&error, 404) => Ok(Some(Answer::Absent { kind, name })),
         Err(error) => Err(Failure::of(Subject::new(kind, &name), &error)),
     }
 }
 
-/// A merge patch of metadata: what has no value is removed.
+/// Merge patch of metadata: entries without value are removed.
 fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
     let MetadataChange {
         labels,
@@ -435,17 +437,17 @@ fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
     json!({ "metadata": metadata })
 }
 
-/// Applies an object with its owner reference, unless the resource is being deleted. A deletion that
-/// orphans removes the reference only after it is recorded on the resource, so a read that follows the
-/// removal shows it. A deletion that comes between the read and the write is met by a second read: the
-/// object then loses the reference again, and is left to those who have the choice.
+/// Applies an object with its owner reference, unless the resource is being deleted. A deletion with
+/// orphaning is recorded on the resource before the garbage collector removes the reference, so a read
+/// after the removal shows it. A second read detects a deletion between the first read and the write; the
+/// reference is then removed again.
 async fn restore_owner(
     requests: &Requests,
     target: &Target,
     object: &Object,
     uid: &str,
     created_at: Option<usize>,
-) -> Carried {
+) -> ExecuteResult {
     let kind = object.kind();
     let subject = Subject::new(kind, object.name());
     let path = paths::object(kind, &target.namespace, object.name());
@@ -469,8 +471,8 @@ async fn restore_owner(
     Err(failure)
 }
 
-/// Reads the resource itself from the API server. Fails, with what was read, if it is being deleted,
-/// gone, or another of its name.
+/// Reads the resource from the API server. Fails, with the answer, if it is being deleted, gone, or
+/// replaced by another of the same name.
 async fn confirm_not_deleted(requests: &Requests, target: &Target) -> Result<(), Failure> {
     let subject = Subject {
         part: Part::Spec,
@@ -512,8 +514,8 @@ async fn confirm_not_deleted(requests: &Requests, target: &Target) -> Result<(),
     })
 }
 
-/// Applies to this very object. What we created is first marked as applied, so that what we leave
-/// out now goes away.
+/// Applies to the object with this UID. The managed fields of the operator's create are first turned into
+/// those of an apply, so that fields that the body leaves out are removed.
 async fn apply(
     requests: &Requests,
     path: &str,
@@ -521,8 +523,8 @@ async fn apply(
     uid: &str,
     created_at: Option<usize>,
 ) -> kube::Result<Value> {
-    if let Some(place) = created_at {
-        let entry = format!("/metadata/managedFields/{place}");
+    if let Some(index) = created_at {
+        let entry = format!("/metadata/managedFields/{index}");
         let operations = json!([
             { "op": "test", "path": "/metadata/uid", "value": uid },
             { "op": "test", "path": format!("{entry}/manager"), "value": labels::MANAGER },
@@ -554,73 +556,12 @@ async fn apply(
     }
 }
 
-/// Whether the result of an apply was refused for a `null`, which no body of ours contains.
+/// Whether an apply was refused for a `null`, which the operator's bodies do not contain.
 fn is_refused_for_null(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("null"))
 }
 
-async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> Carried {
-    let name = secret.metadata.name.as_deref().unwrap_or_default();
-    let subject = secret_subject(name);
-    let collection = paths::secrets(&target.namespace);
-    match requests.create(&collection, secret).await {
-        Ok(created) => return Ok(Some(secret_answer(&created))),
-        Err(error) if is_taken(&error) => {}
-        Err(error) => return Err(Failure::of(subject, &error)),
-    }
-    let path = format!("{collection}/{name}");
-    let found = requests.get(&path).await;
-    let found = found.map_err(|error| Failure::of(subject, &error))?;
-    let metadata = metadata(&found);
-    let kind_of_owner = target.owner.kind();
-    if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
-        return Err(Failure::lasting(subject.of_predecessor()));
-    }
-    if !is_made_for(&metadata, target) {
-        return Err(Failure::lasting(subject.foreign()));
-    }
-    let wanted = to_value(secret);
-    let tampered = SecretMetadata::of(&metadata)
-        .other_managers()
-        .next()
-        .is_some();
-    if !tampered && is_written(&found, &wanted) {
-        return Ok(Some(secret_answer(&found)));
-    }
-    let uid = metadata.uid.clone().unwrap_or_default();
-    let written = if tampered || found["immutable"] == true {
-        // Others keep what they own of an object that is applied to, and what is immutable stays as
-        // it is: the Secret is made anew.
-        let version = metadata.resource_version.as_deref();
-        match requests.delete(&path, &uid, version).await {
-            Err(error) if !is_code(&error, 404) => Err(error),
-            _ => requests.create(&collection, secret).await,
-        }
-    } else {
-        let created_at = managed::created_at(&metadata);
-        apply(requests, &path, wanted, &uid, created_at).await
-    };
-    written
-        .map(|written| Some(secret_answer(&written)))
-        .map_err(|error| Failure::of(subject, &error))
-}
-
-/// Whether a Secret holds the data that is wanted and no other, with our labels and annotations.
-fn is_written(found: &Value, wanted: &Value) -> bool {
-    let has = |entries: &str| {
-        let found = &found["metadata"][entries];
-        let wanted = wanted["metadata"][entries].as_object();
-        wanted.is_none_or(|wanted| wanted.iter().all(|(name, value)| found[name] == *value))
-    };
-    found["data"] == wanted["data"] && has("labels") && has("annotations")
-}
-
-/// What is kept of an answer that holds a Secret.
-fn secret_answer(secret: &Value) -> Answer {
-    Answer::Secret(Box::new(metadata(secret)))
-}
-
-/// Reads a Machine with all that it says. The right to list them is enough for that.
+/// Reads a Machine with its cloud-init data. Permission to list Machines is enough.
 pub(super) async fn read_machine(
     requests: &Requests,
     target: &Target,
@@ -631,7 +572,7 @@ pub(super) async fn read_machine(
     let mut list = requests.get(&path).await?;
     match list.pointer_mut("/items/0").map(Value::take) {
         Some(mut machine) => {
-            // Items of a list do not say what they are.
+            // List items have no apiVersion and kind.
             if let Some(fields) = machine.as_object_mut() {
                 fields.insert("apiVersion".to_owned(), api::API_VERSION.into());
                 fields.insert("kind".to_owned(), target.owner.kind().into());
@@ -644,43 +585,7 @@ pub(super) async fn read_machine(
     }
 }
 
-/// Reads a Secret of the user's, if there is one.
-pub(super) async fn read_secret(
-    requests: &Requests,
-    target: &Target,
-    name: &str,
-) -> kube::Result<Option<Secret>> {
-    let path = format!("{}/{name}", paths::secrets(&target.namespace));
-    match requests.get(&path).await {
-        Ok(secret) => decode::from_value(secret)
-            .map(Some)
-            .map_err(Error::SerdeError),
-        Err(error) if is_code(&error, 404) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-async fn delete_secret(requests: &Requests, target: &Target, name: &str) -> Carried {
-    let subject = secret_subject(name);
-    let path = format!("{}/{name}", paths::secrets(&target.namespace));
-    let found = match requests.get(&path).await {
-        Ok(found) => found,
-        Err(error) if is_code(&error, 404) => return Ok(None),
-        Err(error) => return Err(Failure::of(subject, &error)),
-    };
-    let metadata = metadata(&found);
-    if !is_made_for(&metadata, target) {
-        return Ok(None);
-    }
-    let uid = metadata.uid.as_deref().unwrap_or_default();
-    match requests.delete(&path, uid, None).await {
-        Ok(_) => Ok(None),
-        Err(error) if is_code(&error, 404) => Ok(None),
-        Err(error) => Err(Failure::of(subject, &error)),
-    }
-}
-
-async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> Carried {
+async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> ExecuteResult {
     let path = paths::instance_call(&target.namespace, name, call);
     let subject = Subject::new(Kind::VirtualMachineInstance, name);
     let called = requests.call(&path).await;
@@ -689,20 +594,12 @@ async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> C
         .map_err(|error| Failure::of(subject, &error))
 }
 
-fn secret_subject(name: &str) -> Subject<'_> {
-    Subject {
-        part: Part::VirtualMachine,
-        kind: "Secret",
-        name,
-    }
-}
-
-/// Whether an object was made for this very resource.
-fn is_made_for(metadata: &ObjectMeta, target: &Target) -> bool {
+/// Whether an object was created for the resource with this UID.
+fn belongs_to(metadata: &ObjectMeta, target: &Target) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let annotations = metadata.annotations.as_ref();
-    let noted = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
-    owners.iter().any(|owner| owner.uid == target.uid) || noted == Some(&target.uid)
+    let recorded = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
+    owners.iter().any(|owner| owner.uid == target.uid) || recorded == Some(&target.uid)
 }
 
 fn is_controlled(metadata: &ObjectMeta) -> bool {
@@ -710,8 +607,8 @@ fn is_controlled(metadata: &ObjectMeta) -> bool {
     owners.iter().any(|owner| owner.controller == Some(true))
 }
 
-/// Whether an object is deleted, and nothing holds it.
-fn is_let_go(metadata: &ObjectMeta) -> bool {
+/// Whether an object is being deleted and has no finalizers.
+fn is_removed(metadata: &ObjectMeta) -> bool {
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     metadata.deletion_timestamp.is_some() && finalizers.is_empty()
 }

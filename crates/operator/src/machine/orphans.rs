@@ -1,4 +1,5 @@
-//! Report of disks whose Machine is gone: a gauge by namespace, and one Warning Event on each disk.
+//! Orphan detection: disks whose Machine is gone, as a gauge per namespace and one Warning Event per
+//! disk.
 //!
 //! A disk counts once it has been found without its Machine for [`GRACE`]: the watches of Machines,
 //! claims and DataVolumes are not in step. Nothing is evaluated before all caches are synced, nor while
@@ -19,20 +20,18 @@ use super::{
     paths::Owner,
 };
 
-/// How long a disk is to be without its Machine before that is reported.
+/// Time without its Machine after which a disk is reported.
 const GRACE: Duration = Duration::from_secs(30);
-/// How many Machines are evaluated at a time: the loop does nothing else meanwhile.
+/// Maximum number of Machines per evaluation: it blocks the control loop.
 const MOST_EVALUATED: usize = 1000;
 
-/// Disks whose Machine is gone.
 #[derive(Default)]
 pub(super) struct Orphans {
-    /// The Machines, by name, whose disks are to be evaluated.
+    /// Machines whose disks are to be evaluated.
     pending: BTreeSet<Key>,
     found: BTreeMap<Disk, Finding>,
 }
 
-/// A disk of the Machine of that name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Disk {
     machine: Key,
@@ -44,12 +43,12 @@ struct Finding {
     kind: Kind,
     disk: ObjectMeta,
     since: Instant,
-    /// Whether it has been so for long enough.
+    /// Whether the grace period has passed.
     is_lasting: bool,
     is_reported: bool,
 }
 
-/// A disk to report, with its Event.
+/// Disk to report, with its Event.
 pub(super) struct Orphan {
     pub(super) kind: Kind,
     pub(super) disk: ObjectMeta,
@@ -57,24 +56,24 @@ pub(super) struct Orphan {
 }
 
 impl Orphans {
-    /// Notes the Machines whose disks may have become orphans, or ceased to be.
-    pub(super) fn note(&mut self, affected: &Affected, caches: &Caches) {
+    /// Adds the Machines whose disks may have become orphans, or may have an owner again.
+    pub(super) fn on_change(&mut self, affected: &Affected, caches: &Caches) {
         let changed = affected.subjects.iter();
         let machines = changed.filter(|subject| subject.owner == Owner::Machine);
-        let concerned = machines.filter(|subject| {
+        let pending = machines.filter(|subject| {
             caches.machines.get(&subject.key).is_none()
-                || affected.others.contains(subject)
+                || affected.replaced.contains(subject)
                 || self.has_orphans(&subject.key)
         });
-        let concerned: Vec<Key> = concerned.map(|subject| subject.key.clone()).collect();
-        self.pending.extend(concerned);
-        // A claim may come back, from a backup, for a Machine that has long been another one.
+        let pending: Vec<Key> = pending.map(|subject| subject.key.clone()).collect();
+        self.pending.extend(pending);
+        // A claim may be restored from a backup after its Machine was replaced.
         let claims = affected.claims.iter().filter(|claim| claim.old.is_none());
         let claims = claims.filter_map(|claim| claim.new.as_ref()?.machine().cloned());
         self.pending.extend(claims);
     }
 
-    /// Evaluates what has changed.
+    /// Evaluates the disks of Machines that changed.
     pub(super) fn evaluate(&mut self, caches: &Caches, now: Instant) {
         for _ in 0..MOST_EVALUATED {
             let Some(machine) = self.pending.pop_first() else {
@@ -87,7 +86,7 @@ impl Orphans {
         }
     }
 
-    /// The disks that were not reported yet.
+    /// Orphans that have not been reported.
     pub(super) fn unreported(&mut self) -> Vec<Orphan> {
         let findings = self.found.values_mut();
         let unreported = findings.filter(|finding| finding.is_lasting && !finding.is_reported);
@@ -103,7 +102,7 @@ impl Orphans {
             .collect()
     }
 
-    /// How many disks there are, by namespace.
+    /// Number of orphans by namespace.
     pub(super) fn counts(&self) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
         for (disk, finding) in &self.found {
@@ -115,7 +114,6 @@ impl Orphans {
         counts
     }
 
-    /// Nothing is known of Machines any more.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }

@@ -1,9 +1,8 @@
-//! Objects that are kept as text.
+//! Cached objects in serialized form.
 //!
-//! As trees of maps, lists and strings the children of a Machine take three times the memory of
-//! their text, in a hundred pieces that lie scattered between what passes. They are read when their
-//! Machine is looked at, so reading them is then: what is asked of all of them at once (whose they
-//! are, and in which version) stands beside the text.
+//! Decoded, the children of a Machine take three times the memory of their JSON, in many small
+//! allocations. They are decoded when their Machine is reconciled; only what the stores need (key, UID,
+//! version, Machine) is kept beside the JSON.
 
 use std::marker::PhantomData;
 
@@ -12,7 +11,7 @@ use kube::Resource;
 use runtime::cache::{CachedObject, Key};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// An object of a Machine, as text.
+/// Serialized child of a Machine.
 #[derive(Debug)]
 pub(super) struct Packed<T> {
     key: Key,
@@ -30,25 +29,25 @@ impl<T: Resource + Serialize + DeserializeOwned> Packed<T> {
             uid: object.uid().map(Box::from),
             version: object.version(),
             machine: machine_of(object.meta()),
-            // Text that is not one cannot be read again, and leaves its Machine alone.
+            // Empty text cannot be decoded, and its Machine is then not reconciled.
             text: serde_json::to_vec(object).unwrap_or_default().into(),
             object: PhantomData,
         }
     }
 
-    /// The object; always, as it was written here.
+    /// Decodes the object.
     pub(super) fn unpack(&self) -> Option<T> {
         self.read()
     }
 }
 
 impl<T> Packed<T> {
-    /// Some part of the object.
+    /// Decodes a part of the object.
     pub(super) fn read<P: DeserializeOwned>(&self) -> Option<P> {
         decode::from_slice(&self.text).ok()
     }
 
-    /// The Machine that it is labelled with.
+    /// Machine in the label of the object.
     pub(super) fn machine(&self) -> Option<&Key> {
         self.machine.as_ref()
     }
@@ -94,7 +93,7 @@ mod tests {
         object
     }
 
-    fn comes_back<T>(rest: &Value)
+    fn assert_round_trip<T>(rest: &Value)
     where
         T: Resource + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
     {
@@ -107,28 +106,28 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_comes_back_whole() {
+    fn packed_objects_are_decoded_unchanged() {
         let conditions = json!([
             { "type": "Ready", "status": "False", "reason": "No", "message": "Not yet.",
               "lastTransitionTime": null },
             { "type": "Paused", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z" },
         ]);
-        comes_back::<ObservedVirtualMachine>(&json!({
+        assert_round_trip::<ObservedVirtualMachine>(&json!({
             "spec": { "runStrategy": "Always", "template": { "spec": { "volumes": [] } } },
             "status": { "printableStatus": "Running", "conditions": conditions,
                         "startFailure": { "consecutiveFailCount": 3 } },
         }));
-        comes_back::<ObservedInstance>(&json!({
+        assert_round_trip::<ObservedInstance>(&json!({
             "status": { "phase": "Failed", "nodeName": "e", "conditions": conditions,
                         "interfaces": [{ "name": "f", "ipAddress": "10.0.0.1" }],
                         "volumeStatus": [{ "name": "g" }] },
         }));
-        comes_back::<api::core::ObservedClaim>(&json!({
+        assert_round_trip::<api::core::ObservedClaim>(&json!({
             "spec": { "storageClassName": "h", "accessModes": ["ReadWriteOnce"],
                       "resources": { "requests": { "storage": "1Gi" } } },
             "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } },
         }));
-        comes_back::<api::cdi::ObservedDataVolume>(&json!({
+        assert_round_trip::<api::cdi::ObservedDataVolume>(&json!({
             "spec": { "storage": {} }, "status": { "phase": "Succeeded", "conditions": conditions },
         }));
     }

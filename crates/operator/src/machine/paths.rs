@@ -1,18 +1,15 @@
-//! Where the API server keeps what we write.
+//! API paths of the kinds that the Machine controller writes.
 
 use plan::machine::Kind;
 
-/// A kind of resource that the operator keeps.
+/// Kind of resource that the operator reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Owner {
-    /// A Machine.
     Machine,
-    /// A NetworkConfiguration.
     Network,
 }
 
 impl Owner {
-    /// The name that users know it by.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Machine => "Machine",
@@ -20,7 +17,6 @@ impl Owner {
         }
     }
 
-    /// The finalizer that holds it.
     pub(super) fn finalizer(self) -> &'static str {
         match self {
             Self::Machine => api::labels::FINALIZER,
@@ -28,7 +24,6 @@ impl Owner {
         }
     }
 
-    /// All of them in a namespace.
     pub(super) fn collection(self, namespace: &str) -> String {
         let resource = match self {
             Self::Machine => "machines",
@@ -42,7 +37,6 @@ impl Owner {
     }
 }
 
-/// The objects of a kind in a namespace.
 pub(super) fn collection(kind: Kind, namespace: &str) -> String {
     let (group, resource) = match kind {
         Kind::PersistentVolumeClaim => ("/api/v1", "persistentvolumeclaims"),
@@ -56,17 +50,15 @@ pub(super) fn collection(kind: Kind, namespace: &str) -> String {
     format!("{group}/namespaces/{namespace}/{resource}")
 }
 
-/// One object.
 pub(super) fn object(kind: Kind, namespace: &str, name: &str) -> String {
     format!("{}/{name}", collection(kind, namespace))
 }
 
-/// The Secrets of a namespace.
 pub(super) fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }
 
-/// A call to a running instance.
+/// Path of a subresource call to a running instance.
 pub(super) fn instance_call(namespace: &str, name: &str, call: &str) -> String {
     format!(
         "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/{call}"

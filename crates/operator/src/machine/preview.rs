@@ -1,19 +1,20 @@
-//! What applying documents would do, told without doing it.
+//! Preview of the writes that applying documents would lead to.
 //!
-//! The API server says, by dry runs, what the resources would be; the caches of the controller are
-//! filled once from lists; the functions that drive the controller plan on them, and what they ask
-//! for is carried out in memory until they ask for nothing more.
+//! Dry runs show the resources as the API server would store them. The controller's caches are filled
+//! once from lists; the controller's planners run on them, and their actions are applied in memory until
+//! the plans are empty.
 //!
-//! Guaranteed: nothing is written. The number of requests is that of the kinds and namespaces that
-//! are looked at, one for each document, one for each Secret that a Machine names, and one for the Secret
-//! of each Machine whose digest of cloud-init data is keyed: a preview has no key.
+//! Guaranteed: nothing is written. The requests are one list per kind and namespace, one per document,
+//! one per Secret that a Machine refers to, and one for the Secret of each Machine with a keyed
+//! cloud-init digest: a preview does not have the key.
 
 mod documents;
 mod dry_run;
+mod forecast;
 mod live;
 mod print;
+mod secrets;
 mod simulate;
-mod tell;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,30 +25,23 @@ use plan::preview::Change;
 use runtime::cache::Key;
 use thiserror::Error;
 
-use self::{
-    live::Live,
-    simulate::{Secrets, Simulation},
-};
-pub use documents::{Documents, Given};
+use self::{live::Live, secrets::Secrets, simulate::Simulation};
+pub use documents::{Documents, GivenDocument};
 
 use super::caches::Subject;
 
-/// How many requests are under way at a time.
+/// Maximum number of requests in flight.
 const CONCURRENCY: usize = 8;
 
-/// A kind of resource that users write for us.
+/// Kind of resource that a preview is computed for, in the order of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A size.
     MachineClass,
-    /// A network.
     NetworkConfiguration,
-    /// A virtual machine.
     Machine,
 }
 
 impl Kind {
-    /// The name that users know it by.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MachineClass => "MachineClass",
@@ -56,7 +50,6 @@ impl Kind {
         }
     }
 
-    /// Where the API server keeps those of a namespace.
     fn collection(self, namespace: &str) -> String {
         let root = "/apis/vitistack.io/v1alpha1";
         match self {
@@ -69,85 +62,70 @@ impl Kind {
     }
 }
 
-/// What applying documents would do.
+/// Result of a preview.
 #[derive(Debug, Default)]
 pub struct Preview {
-    /// What would become of resources, in the order of their kinds and names.
+    /// Forecasts, ordered by kind and name.
     pub forecasts: Vec<Forecast>,
-    /// Why documents cannot be applied, or would not work.
+    /// Errors of documents that cannot be applied, or would not work.
     pub errors: Vec<String>,
-    /// What was not known.
+    /// Gaps of the preview: data that could not be read.
     pub notes: Vec<String>,
 }
 
-/// What would become of a resource and of what is made for it.
+/// Changes of a resource and its children.
 #[derive(Debug)]
 pub struct Forecast {
-    /// What it is.
     pub kind: Kind,
-    /// Its name.
     pub key: Key,
-    /// What would be done, in order.
+    /// Changes, in order.
     pub effects: Vec<Effect>,
-    /// What becomes of its guest.
     pub restart: Restart,
-    /// What else there is to know.
-    pub remarks: Vec<String>,
+    /// Messages about what the resource waits for.
+    pub notes: Vec<String>,
 }
 
-/// What would become of an object.
+/// Change of an object.
 #[derive(Debug)]
 pub struct Effect {
-    /// What is done.
     pub verb: Verb,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its name.
     pub name: String,
-    /// What it is, or why, in a few words; may be empty.
-    pub remark: String,
-    /// The fields that change.
+    /// Summary of the object, or reason of the change; may be empty.
+    pub summary: String,
     pub fields: Vec<Change>,
 }
 
-/// What would be done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// It is made.
     Create,
-    /// It is changed.
     Change,
-    /// It goes.
     Delete,
 }
 
-/// What becomes of a running guest.
+/// Restart of a running guest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// It goes on, or there is none.
+    /// No restart is needed, or no guest runs.
     None,
-    /// It is restarted, because a document asks for it.
+    /// The operator restarts the guest, because a document asks for it.
     Happens,
-    /// It takes these changes on when it is started again.
+    /// These changes take effect at the next restart.
     Needed(Vec<String>),
 }
 
-/// Why nothing can be told. Says what to do.
 #[derive(Debug, Error)]
 pub enum PreviewError {
-    /// The definitions are not installed.
     #[error(
-        "this cluster does not know Machines: install their definitions with `kubevirt-operator \
-         crds | kubectl apply --server-side -f -`"
+        "the CustomResourceDefinitions of vitistack.io are not installed in this cluster: install \
+         them with `kubevirt-operator crds | kubectl apply --server-side -f -`"
     )]
     NotServed,
-    /// Something cannot be listed.
     #[error("{0}")]
     NotListed(String),
 }
 
 impl Preview {
-    /// Whether anything would change.
     pub fn has_changes(&self) -> bool {
         self.forecasts
             .iter()
@@ -155,7 +133,7 @@ impl Preview {
     }
 }
 
-/// Says what applying the documents would do.
+/// Computes the preview of applying the documents.
 pub async fn preview(
     client: Client,
     documents: &Documents,
@@ -165,58 +143,59 @@ pub async fn preview(
     let documents = given.as_slice();
     let mut preview = Preview::default();
     let mut live = Live::list(&client, scopes(documents)).await?;
-    live.lay_over(others);
-    let answered: Vec<_> = stream::iter(documents)
-        .map(|given| dry_run::ask(&client, given, live.whole(given.kind, &given.key)))
+    live.overlay(others);
+    let dry_runs: Vec<_> = stream::iter(documents)
+        .map(|given| dry_run::dry_run(&client, given, live.untrimmed(given.kind, &given.key)))
         .buffered(CONCURRENCY)
         .collect()
         .await;
-    let mut wanted = Vec::new();
-    for (given, answer) in documents.iter().zip(answered) {
-        match answer {
-            Ok(value) => wanted.push((given, value)),
-            Err(why) => preview.errors.push(format!("{}: {why}", given.origin)),
+    let mut desired = Vec::new();
+    for (given, dry_run) in documents.iter().zip(dry_runs) {
+        match dry_run {
+            Ok(value) => desired.push((given, value)),
+            Err(error) => preview.errors.push(format!("{}: {error}", given.origin)),
         }
     }
 
-    let own: BTreeMap<(Kind, Key), Effect> = wanted
+    let own: BTreeMap<(Kind, Key), Effect> = desired
         .iter()
         .filter_map(|(given, value)| {
-            let effect = tell::own(given, live.whole(given.kind, &given.key), value)?;
+            let effect =
+                forecast::own_effect(given, live.untrimmed(given.kind, &given.key), value)?;
             Some(((given.kind, given.key.clone()), effect))
         })
         .collect();
     let given: BTreeSet<Subject> = documents.iter().filter_map(subject).collect();
-    let mut concerned = given.clone();
+    let mut affected = given.clone();
     for (kind, key) in own.keys() {
-        concerned.extend(live.concerned_by(*kind, key));
+        affected.extend(live.affected_by(*kind, key));
     }
-    concerned.extend(
-        wanted
+    affected.extend(
+        desired
             .iter()
             .flat_map(|(_, value)| live::networks_of(value)),
     );
 
-    let secrets = Secrets::fetch(&client, &live.caches, &concerned, &wanted, others).await;
-    preview.notes.extend(secrets.unread());
+    let secrets = Secrets::fetch(&client, &live.caches, &affected, &desired, others).await;
+    preview.notes.extend(secrets.unreadable());
     let owned = live.owned(&given, &secrets);
     let references = live
-        .references(&client, &concerned, &wanted, &mut preview.notes)
+        .references(&client, &affected, &desired, &mut preview.notes)
         .await;
     let mut simulation = Simulation::new(live.caches, secrets, owned, references, now);
-    let anyway = simulation.run(&concerned.difference(&given).cloned().collect());
-    for (given, value) in wanted {
-        if let Err(why) = simulation.lay_over(given, &value) {
-            preview.errors.push(format!("{}: {why}", given.origin));
+    let baseline = simulation.run(&affected.difference(&given).cloned().collect());
+    for (given, value) in desired {
+        if let Err(error) = simulation.apply(given, &value) {
+            preview.errors.push(format!("{}: {error}", given.origin));
         }
     }
-    let outcome = simulation.run(&concerned);
-    tell::tell(documents, own, &anyway, outcome, &mut preview);
+    let records = simulation.run(&affected);
+    forecast::forecast(documents, own, &baseline, records, &mut preview);
     Ok(preview)
 }
 
-/// The namespaces to look at; a class may concern Machines in all.
-fn scopes(documents: &[Given]) -> Vec<String> {
+/// Namespaces to list. A MachineClass may affect Machines in all namespaces.
+fn scopes(documents: &[GivenDocument]) -> Vec<String> {
     let namespaces: BTreeSet<&str> = documents.iter().map(|it| &*it.key.namespace).collect();
     if namespaces.contains("") {
         return vec![String::new()];
@@ -224,7 +203,7 @@ fn scopes(documents: &[Given]) -> Vec<String> {
     namespaces.into_iter().map(str::to_owned).collect()
 }
 
-fn subject(given: &Given) -> Option<Subject> {
+fn subject(given: &GivenDocument) -> Option<Subject> {
     match given.kind {
         Kind::Machine => Some(Subject::machine(given.key.clone())),
         Kind::NetworkConfiguration => Some(Subject::network(given.key.clone())),

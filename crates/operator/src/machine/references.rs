@@ -1,4 +1,4 @@
-//! Live read of the claims that VirtualMachines and instances of a namespace refer to.
+//! Live read of the references from a namespace's VirtualMachines and instances to claims.
 //!
 //! The lists carry no resourceVersion, so the API server answers with the most recent state.
 
@@ -9,16 +9,16 @@ use kube::Error;
 use plan::machine::{Kind, Part, References, Refusal};
 
 use super::{paths, refusal::Subject};
-use crate::requests::{Requests, in_one_line, is_code, words};
+use crate::requests::{Requests, in_one_line, is_code, status_message};
 
 /// Objects in one answer.
 const PAGE: usize = 250;
 
-/// How often a list is begun again whose pages are no longer kept.
+/// Number of times that a list is started, if its continue token expires.
 const ATTEMPTS: usize = 3;
 
-/// Reads the references of a namespace. A kind that is not served has no objects, if the caches say so
-/// as well.
+/// Reads the references of a namespace. A 404 means an empty list only if the caches also show that the
+/// kind is not served.
 pub(super) async fn read(
     requests: &Requests,
     namespace: &str,
@@ -64,7 +64,7 @@ async fn list(
     }
 }
 
-/// A value of a query, with everything escaped that means something there.
+/// Percent-encodes a query value.
 fn form_urlencoded(value: &str) -> String {
     let mut encoded = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -78,20 +78,20 @@ fn form_urlencoded(value: &str) -> String {
     encoded
 }
 
-/// Why no disk can be deleted now.
+/// Refusal to delete disks after a failed read.
 pub(super) fn refused(namespace: &str, error: &Error) -> Refusal {
     let subject = Subject {
         part: Part::Storage,
         kind: "Namespace",
         name: namespace,
     };
-    let words = match error {
-        Error::Api(status) => words(status),
+    let message = match error {
+        Error::Api(status) => status_message(status),
         error => in_one_line(&error.to_string()),
     };
     Refusal {
         message: format!(
-            "VirtualMachines and instances cannot be listed, so no disk is deleted: {words}"
+            "VirtualMachines and instances cannot be listed, so no disk is deleted: {message}"
         ),
         ..subject.refused(error)
     }

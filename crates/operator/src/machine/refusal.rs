@@ -1,17 +1,17 @@
-//! What an API server's refusal means for a Machine.
+//! Classification of API server refusals: error type, message for the status, and whether they last.
 
 use api::labels;
 use kube::{Error, core::Status};
 use plan::machine::{ErrorType, Kind, Part, Refusal};
 
-use crate::requests::{in_one_line, words};
+use crate::requests::{in_one_line, status_message};
 
-/// CDI's words for a copy from a namespace in which whoever creates the DataVolume has no rights.
+/// CDI's message if the creator of a DataVolume may not clone from the source namespace.
 const CLONE_REFUSED: &str = "has insufficient permissions in clone source namespace";
-const CLONE_REMEDY: &str =
-    "let this user create datavolumes/source of cdi.kubevirt.io there, by a Role and a RoleBinding";
+const CLONE_REMEDY: &str = "allow this user to create datavolumes/source of cdi.kubevirt.io in \
+                            that namespace, with a Role and a RoleBinding";
 
-/// What a write was about.
+/// Object of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) part: Part,
@@ -33,11 +33,10 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn is_kubevirts(self) -> bool {
+    fn is_kubevirt_api(self) -> bool {
         self.part == Part::VirtualMachine && self.kind != "Secret" || self.kind == "DataVolume"
     }
 
-    /// The refusal that an error is.
     pub(super) fn refused(self, error: &Error) -> Refusal {
         let Self { part, kind, name } = self;
         let Error::Api(status) = error else {
@@ -52,7 +51,7 @@ impl<'a> Subject<'a> {
             };
         };
         let error_type = self.error_type(status);
-        let mut message = format!("{kind} {name:?} was refused: {}", words(status));
+        let mut message = format!("{kind} {name:?} was refused: {}", status_message(status));
         if status.message.contains(CLONE_REFUSED) {
             message.push_str(": ");
             message.push_str(CLONE_REMEDY);
@@ -61,11 +60,11 @@ impl<'a> Subject<'a> {
             error_type,
             part,
             message,
-            is_persistent: !passes(status),
+            is_persistent: !is_transient(status),
         }
     }
 
-    /// The refusal to touch what is not ours.
+    /// Refusal to change a foreign object.
     pub(super) fn foreign(self) -> Refusal {
         let Self { part, kind, name } = self;
         Refusal {
@@ -78,7 +77,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The refusal to touch what belongs to an earlier resource of the name. It is deleted with that.
+    /// Refusal to change a child of an earlier resource of the same name, which is about to be deleted.
     pub(super) fn of_predecessor(self) -> Refusal {
         let Self { kind, name, .. } = self;
         Refusal {
@@ -90,11 +89,11 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The refusal to touch a disk that nobody owns, and that a Machine may have been given.
+    /// Refusal to use a disk without an owner, which the user may want the Machine to adopt.
     pub(super) fn unclaimed(self, machine: &str) -> Refusal {
         let Self { kind, name, .. } = self;
         let message = format!(
-            "{kind} {name:?} exists and does not belong to this Machine: to have it taken over, label it {}={machine} and {}={}, and annotate the Machine with {}: \"true\"; if it is another's, rename one of them",
+            "{kind} {name:?} exists and does not belong to this Machine: to let the Machine adopt it, label it {}={machine} and {}={}, and annotate the Machine with {}: \"true\"; otherwise rename one of them",
             labels::MACHINE,
             labels::MANAGED_BY,
             labels::MANAGER,
@@ -109,7 +108,7 @@ impl<'a> Subject<'a> {
     fn error_type(self, status: &Status) -> ErrorType {
         if status.message.contains("exceeded quota") {
             ErrorType::InsufficientResources
-        } else if self.is_kubevirts() {
+        } else if self.is_kubevirt_api() {
             ErrorType::KubeVirtApiError
         } else {
             ErrorType::ApiError
@@ -117,8 +116,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether a refusal is over by itself before a person could do anything: it is tried again first.
-fn passes(status: &Status) -> bool {
+/// Whether a refusal is transient: it is retried before it is reported.
+fn is_transient(status: &Status) -> bool {
     let terminating = status.message.contains("because it is being terminated");
     matches!(status.code, 408 | 409 | 429 | 503 | 504) || terminating
 }

@@ -1,4 +1,4 @@
-//! What the loop tells the world: lines in the log, figures, Events.
+//! Reports of the Machine controller: log messages, metrics and Events.
 
 mod fleet;
 
@@ -22,16 +22,15 @@ use super::{
     orphans::Orphan,
     packed::Packed,
     paths::Owner,
-    watches::{Told, Watched},
+    watches::{KindEvent, Watched},
 };
 use crate::metrics::Metrics;
 
-/// What the loop tells the world.
 pub(super) struct Report {
     metrics: Metrics,
     recorder: Recorder,
     fleet: Fleet,
-    /// The errors that were last counted of each resource, so that each is counted once.
+    /// Current errors of each resource, so that each is counted once.
     errors: BTreeMap<Subject, Vec<&'static str>>,
 }
 
@@ -49,14 +48,14 @@ impl Report {
         self.metrics.set_queue_depth(depth);
     }
 
-    /// There was nothing to do.
-    pub(super) fn settled(&self, subject: &Subject, took: Duration) {
+    /// Counts a reconcile with an empty plan.
+    pub(super) fn unchanged(&self, subject: &Subject, took: Duration) {
         self.metrics
             .reconciled(subject.owner.kind(), "unchanged", took);
     }
 
-    /// Deciding what to do for a resource kept everything else waiting.
-    pub(super) fn slow(&self, subject: &Subject, computed: Duration) {
+    /// Reports that planning one resource blocked the control loop.
+    pub(super) fn slow_reconcile(&self, subject: &Subject, elapsed: Duration) {
         let controller = subject.owner.kind();
         self.metrics.slow_reconcile(controller);
         let (machine, network_configuration) = names(subject);
@@ -65,12 +64,12 @@ impl Report {
             machine,
             network_configuration,
             namespace = &*subject.key.namespace,
-            milliseconds = u64::try_from(computed.as_millis()).unwrap_or(u64::MAX),
-            "slow reconcile: the object, or what belongs to it, is unusually large"
+            milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            "slow reconcile: the object or its children are unusually large"
         );
     }
 
-    /// Something was written, or refused.
+    /// Reports the outcome of a write.
     pub(super) fn written(
         &self,
         subject: &Subject,
@@ -117,13 +116,12 @@ impl Report {
         }
     }
 
-    /// A read was refused.
-    pub(super) fn refused(&self, subject: &Subject, refusal: &Refusal) {
+    pub(super) fn read_refused(&self, subject: &Subject, refusal: &Refusal) {
         self.written(subject, None, Some(refusal), Duration::ZERO);
     }
 
-    /// The writes that are about to be made.
-    pub(super) fn of_steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
+    /// Logs the writes that are about to be sent.
+    pub(super) fn steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
         let controller = subject.owner.kind();
         let (machine, network_configuration) = names(subject);
         let namespace = &*subject.key.namespace;
@@ -142,8 +140,8 @@ impl Report {
         }
     }
 
-    /// Counts what is wrong with a Machine, once for as long as it lasts.
-    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan, caches: &Caches) {
+    /// Counts the errors in a Machine's plan, each once until it is resolved.
+    pub(super) fn plan_errors(&mut self, subject: &Subject, plan: &Plan, caches: &Caches) {
         let specs = plan.errors.iter().map(|error| error.error_type);
         let others = plan
             .obstacles
@@ -172,12 +170,12 @@ impl Report {
         self.errors.remove(subject);
     }
 
-    /// Nothing is known any more of a kind that is no longer served.
+    /// Resets the metrics of a kind that is no longer served.
     pub(super) fn forget_kind(&mut self, watched: Watched) {
         self.fleet.forget_kind(watched);
     }
 
-    /// Events of what was done for a resource; the log has them too.
+    /// Publishes Events on a resource, and logs them.
     pub(super) fn events(&self, subject: &Subject, caches: &Caches, events: Vec<plan::Event>) {
         if events.is_empty() {
             return;
@@ -245,7 +243,7 @@ impl Report {
         }
     }
 
-    /// Warning Events on disks whose Machine is gone; the log has them too.
+    /// Publishes Warning Events on orphaned disks, and logs them.
     pub(super) fn orphans(&self, found: Vec<Orphan>) {
         for Orphan { kind, disk, event } in found {
             let reason = event.reason;
@@ -278,13 +276,12 @@ impl Report {
         }
     }
 
-    /// Disks whose Machine is gone, by namespace.
     pub(super) fn orphan_counts(&self, counts: &BTreeMap<String, i64>) {
         self.metrics.set_orphaned_disks(counts);
     }
 
-    /// Keeps the figures of what there is.
-    pub(super) fn of_objects(
+    /// Updates the metrics that are derived from objects.
+    pub(super) fn fleet(
         &mut self,
         machines: &[Delta<Machine>],
         virtual_machines: &[Delta<Packed<ObservedVirtualMachine>>],
@@ -296,29 +293,28 @@ impl Report {
         self.fleet.claims(claims, now);
     }
 
-    /// What is wrong with a watch.
-    pub(super) fn of_watch(watched: Watched, told: &Told) {
+    /// Logs failures and recoveries of a watch.
+    pub(super) fn watch_failures(watched: Watched, event: &KindEvent) {
         let kind = watched.name();
-        match told {
-            Told::Definition(change) => change.log(kind),
-            Told::Machine(change) => change.log(kind),
-            Told::Network(change) => change.log(kind),
-            Told::Class(change) => change.log(kind),
-            Told::StorageClass(change) => change.log(kind),
-            Told::Attachment(change) => change.log(kind),
-            Told::VirtualMachine(change) => change.log(kind),
-            Told::Instance(change) => change.log(kind),
-            Told::Claim(change) => change.log(kind),
-            Told::DataVolume(change) => change.log(kind),
-            Told::Quota(change) => change.log(kind),
-            Told::Installation(change) => change.log(kind),
-            Told::Secret(change) => change.log(kind),
+        match event {
+            KindEvent::Definition(change) => change.log(kind),
+            KindEvent::Machine(change) => change.log(kind),
+            KindEvent::Network(change) => change.log(kind),
+            KindEvent::Class(change) => change.log(kind),
+            KindEvent::StorageClass(change) => change.log(kind),
+            KindEvent::Attachment(change) => change.log(kind),
+            KindEvent::VirtualMachine(change) => change.log(kind),
+            KindEvent::Instance(change) => change.log(kind),
+            KindEvent::Claim(change) => change.log(kind),
+            KindEvent::DataVolume(change) => change.log(kind),
+            KindEvent::Quota(change) => change.log(kind),
+            KindEvent::Installation(change) => change.log(kind),
+            KindEvent::Secret(change) => change.log(kind),
         }
     }
 }
 
-/// The name of a resource, as the field of its kind in the log: a Machine's, or a
-/// NetworkConfiguration's.
+/// Log fields with the name: `machine` or `network_configuration`.
 fn names(subject: &Subject) -> (Option<&str>, Option<&str>) {
     let name = &*subject.key.name;
     match subject.owner {

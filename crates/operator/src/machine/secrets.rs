@@ -1,6 +1,8 @@
-//! The Secrets that users name. They are not watched, since they carry no label: each is read by its
-//! name when it is first needed and when the Machine that names it changes; one that is missing, or
-//! lacks the key, is looked for again.
+//! Cache of the Secrets that Machines refer to for user data.
+//!
+//! They are not watched, since they do not have the operator's label: each is read when it is first
+//! needed and when its Machine changes. A Secret that is missing or lacks the key is read again with
+//! growing delay.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,118 +14,121 @@ use plan::{
 use runtime::cache::Key;
 use tokio::time::Instant;
 
-/// How soon a Secret that could not be read is looked for again, at first and at most.
-const SOON: Duration = Duration::from_secs(1);
-const LATE: Duration = Duration::from_secs(30);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// The Secrets that were read, by the Machines that name them.
+/// Secrets that were read, by Machine.
 #[derive(Default)]
 pub(super) struct Secrets {
-    read: BTreeMap<Key, Read>,
-    /// Where Secrets of ours are not watched: the instances that are known to find theirs, and since
-    /// when.
+    cached: BTreeMap<Key, CachedSecret>,
+    /// UID of the instance whose cloud-init Secret was verified, and when. Used only where the
+    /// operator's Secrets are not watched.
     verified: BTreeMap<Key, (String, Instant)>,
 }
 
-struct Read {
+struct CachedSecret {
     generation: Option<i64>,
-    /// None while it could not be read: that says nothing of whether it is there.
+    /// None if the read failed: then it is not known whether the Secret exists.
     secrets: Option<Known<Secret>>,
-    /// When to look again, and how long that was put off; for what could not be read.
+    /// Time of the next read and the delay before it, unless the Secret has the key.
     retry: Option<(Instant, Duration)>,
 }
 
-/// What is known of the Secret that a Machine names.
-pub(super) enum Fetched {
-    /// It names none, or none that matters.
+/// State of the Secret that a Machine refers to.
+pub(super) enum SecretState {
+    /// The Machine refers to no Secret, or does not use it.
     NotNeeded,
-    /// It was read, or is missing.
+    /// The Secret was read, or is missing.
     Known(Known<Secret>),
-    /// It is to be read.
-    Wanted(String),
-    /// It could not be read, and is tried again then.
-    Unreadable(Instant),
+    /// The Secret of this name has not been read.
+    Unread(String),
+    /// The read failed.
+    Unreadable { retry_at: Instant },
 }
 
 impl Secrets {
-    pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> Fetched {
+    pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> SecretState {
         let is_deleted = machine.metadata.deletion_timestamp.is_some();
-        let Some((name, _)) = named(machine).filter(|_| !is_deleted) else {
-            self.read.remove(key);
-            return Fetched::NotNeeded;
+        let Some((name, _)) = secret_ref(machine).filter(|_| !is_deleted) else {
+            self.cached.remove(key);
+            return SecretState::NotNeeded;
         };
-        let read = self.read.get(key).filter(|read| {
-            read.generation == machine.metadata.generation
-                && read.retry.is_none_or(|(at, _)| at > now)
+        let cached = self.cached.get(key).filter(|cached| {
+            cached.generation == machine.metadata.generation
+                && cached.retry.is_none_or(|(at, _)| at > now)
         });
-        match read {
-            None => Fetched::Wanted(name.to_owned()),
-            Some(read) => match (&read.secrets, read.retry) {
-                (Some(secrets), _) => Fetched::Known(secrets.clone()),
-                (None, retry) => Fetched::Unreadable(retry.map_or(now, |(at, _)| at)),
+        match cached {
+            None => SecretState::Unread(name.to_owned()),
+            Some(cached) => match (&cached.secrets, cached.retry) {
+                (Some(secrets), _) => SecretState::Known(secrets.clone()),
+                (None, retry) => SecretState::Unreadable {
+                    retry_at: retry.map_or(now, |(at, _)| at),
+                },
             },
         }
     }
 
-    pub(super) fn fetched(
+    pub(super) fn on_read(
         &mut self,
         key: &Key,
         machine: Option<&Machine>,
         generation: Option<i64>,
-        fetched: kube::Result<Option<Secret>>,
+        read: kube::Result<Option<Secret>>,
         now: Instant,
     ) {
-        let Some((name, data_key)) = machine.and_then(named) else {
+        let Some((name, data_key)) = machine.and_then(secret_ref) else {
             return;
         };
-        let waited = self.read.get(key).and_then(|read| read.retry);
-        let secrets = match fetched {
+        let last_retry = self.cached.get(key).and_then(|cached| cached.retry);
+        let secrets = match read {
             Ok(Some(secret)) => {
                 let secret = Arc::new(slim(secret, data_key));
                 Some(Known::all([(name.to_owned(), secret)]))
             }
             Ok(None) => Some(Known::all([])),
             Err(error) => {
-                // What cannot be decoded is not told of: it may be quoted.
-                let why = match error {
-                    kube::Error::SerdeError(_) => "it is not a Secret".to_owned(),
+                // A decoding error may quote the Secret.
+                let error = match error {
+                    kube::Error::SerdeError(_) => "the answer is not a valid Secret".to_owned(),
                     error => error.to_string(),
                 };
                 tracing::warn!(machine = %key.name, namespace = %key.namespace, secret = name,
-                    "the Secret cannot be read: {why}");
+                    "cannot read Secret {}/{name} of Machine {}: {error}", key.namespace, key.name);
                 None
             }
         };
-        let is_there = match secrets.as_ref().map(|secrets| secrets.get(name)) {
+        let has_key = match secrets.as_ref().map(|secrets| secrets.get(name)) {
             Some(Lookup::Found(secret)) => secret.data.contains_key(data_key),
             Some(Lookup::Missing | Lookup::Unknown) | None => false,
         };
-        let retry = (!is_there).then(|| {
-            let pause = waited.map_or(SOON, |(_, pause)| (pause * 2).min(LATE));
-            (now + pause, pause)
+        let retry = (!has_key).then(|| {
+            let delay = last_retry.map_or(FIRST_RETRY_DELAY, |(_, delay)| {
+                (delay * 2).min(MAX_RETRY_DELAY)
+            });
+            (now + delay, delay)
         });
-        let read = Read {
+        let cached = CachedSecret {
             generation,
             secrets,
             retry,
         };
-        self.read.insert(key.clone(), read);
+        self.cached.insert(key.clone(), cached);
     }
 
-    /// When to look for a missing Secret again.
-    pub(super) fn retry(&self, key: &Key) -> Option<Instant> {
-        self.read
+    /// Time of the next read of a missing Secret.
+    pub(super) fn retry_at(&self, key: &Key) -> Option<Instant> {
+        self.cached
             .get(key)
-            .and_then(|read| read.retry)
+            .and_then(|cached| cached.retry)
             .map(|(at, _)| at)
     }
 
-    /// The Secret of a Machine's instance is as it should be.
-    pub(super) fn verified(&mut self, machine: &Key, instance: String, now: Instant) {
+    /// Records that the cloud-init Secret of a Machine's instance was written or compared.
+    pub(super) fn set_verified(&mut self, machine: &Key, instance: String, now: Instant) {
         self.verified.insert(machine.clone(), (instance, now));
     }
 
-    /// Whether that was known for this very instance within the interval.
+    /// Whether the Secret was verified for this instance within the interval.
     pub(super) fn is_verified(
         &self,
         machine: &Key,
@@ -137,12 +142,12 @@ impl Secrets {
 
     pub(super) fn forget(&mut self, key: &Key) {
         self.verified.remove(key);
-        self.read.remove(key);
+        self.cached.remove(key);
     }
 }
 
-/// The Secret that a Machine takes its user data from, and the key in it.
-pub(super) fn named(machine: &Machine) -> Option<(&str, &str)> {
+/// Name of the Secret with a Machine's user data, and the key in it.
+pub(super) fn secret_ref(machine: &Machine) -> Option<(&str, &str)> {
     let cloud_init = machine.spec.cloud_init.as_ref()?;
     let reference = cloud_init
         .secret_ref
@@ -152,7 +157,7 @@ pub(super) fn named(machine: &Machine) -> Option<(&str, &str)> {
     Some((&reference.name, key))
 }
 
-/// Only what the Machine takes from it.
+/// Drops everything but the key that the Machine uses.
 fn slim(mut secret: Secret, key: &str) -> Secret {
     secret.metadata = api::ObjectMeta {
         name: secret.metadata.name,

@@ -1,4 +1,4 @@
-//! What of an object is worth keeping in memory.
+//! Trimming of objects before they are cached.
 
 use api::{
     Machine, MachineClass, NetworkConfiguration, ObjectMeta, ObservedCondition,
@@ -15,16 +15,15 @@ use plan::{
 
 use super::packed::Packed;
 
-/// An object that is kept in a cache.
 pub(super) trait Slim {
-    /// What is kept of it.
+    /// Cached form of the object.
     type Kept;
 
-    /// The same object without what nobody reads.
+    /// Drops the fields that are not read.
     fn slim(self) -> Self::Kept;
 }
 
-/// A Machine as it is cached: without large cloud-init data, which only its Secret needs.
+/// Trims a Machine, including large cloud-init data, which only its Secret needs.
 pub(super) fn cached(mut machine: Machine) -> Machine {
     elide_cloud_init(&mut machine);
     machine.slim()
@@ -63,7 +62,6 @@ macro_rules! pack {
     )*};
 }
 
-// The children of Machines, of which there are several for each.
 pack!(ObservedClaim);
 
 impl Slim for ObservedVirtualMachine {
@@ -81,7 +79,7 @@ impl Slim for ObservedInstance {
 
     fn slim(mut self) -> Packed<Self> {
         trim(&mut self.metadata);
-        // Its spec matters only while it may still be replaced.
+        // The spec is read only while the instance may still be replaced.
         if !plan::machine::never_started(&self) {
             self.spec = None;
         }
@@ -110,27 +108,26 @@ impl Slim for StorageClass {
     }
 }
 
-/// Conditions have one entry a type, and of a message a condition of ours repeats the beginning: more
-/// than that is not worth memory, whoever wrote it.
+/// Bounds the memory of conditions: there is one per type, and only the start of a message is repeated.
 fn trim_conditions(conditions: &mut Vec<ObservedCondition>) {
-    const MOST_CONDITIONS: usize = 64;
-    const LONGEST_MESSAGE: usize = 4096;
-    conditions.truncate(MOST_CONDITIONS);
+    const MAX_CONDITIONS: usize = 64;
+    const MAX_MESSAGE_BYTES: usize = 4096;
+    conditions.truncate(MAX_CONDITIONS);
     for condition in conditions {
         let message = &mut condition.message;
-        let mut ends = (0..=LONGEST_MESSAGE.min(message.len())).rev();
+        let mut ends = (0..=MAX_MESSAGE_BYTES.min(message.len())).rev();
         let end = ends.find(|end| message.is_char_boundary(*end));
         message.truncate(end.unwrap_or_default());
     }
 }
 
-/// Keeps our own labels and annotations, and of the managed fields where our creation stands, and what
-/// others own.
+/// Keeps the operator's labels and annotations, and of the managed fields the position of the operator's
+/// create and the fields of others.
 fn trim(metadata: &mut ObjectMeta) {
-    let is_ours = |name: &str| name.contains(labels::DOMAIN);
+    let is_operator = |name: &str| name.contains(labels::DOMAIN);
     let named = [&mut metadata.labels, &mut metadata.annotations];
     for entries in named.into_iter().flatten() {
-        entries.retain(|name, _| is_ours(name));
+        entries.retain(|name, _| is_operator(name));
     }
     metadata.managed_fields = managed::trimmed(metadata);
     metadata.self_link = None;
@@ -156,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn our_creation_keeps_its_place_among_the_managed_fields() {
+    fn the_position_of_the_operators_create_in_managed_fields_is_kept() {
         let claim = claim(&json!([
             { "manager": "kubevirt-operator", "operation": "Update", "subresource": "status" },
             { "manager": "someone", "operation": "Update", "fieldsV1": { "f:spec": {} } },
@@ -171,7 +168,7 @@ mod tests {
 
     /// docs/performance.md has the bound that follows from this.
     #[test]
-    fn a_machine_with_as_much_cloud_init_as_fits_takes_little_memory() {
+    fn a_machine_with_the_largest_cloud_init_data_takes_little_memory() {
         let text = json!({
             "apiVersion": "", "kind": "",
             "metadata": { "name": "web", "namespace": "shop", "uid": "m1" },
@@ -192,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_keeps_no_managed_fields() {
+    fn managed_fields_of_an_applied_object_are_dropped() {
         let claim = claim(&json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
         let slim = claim.slim().unpack().unwrap();
         assert_eq!(slim.metadata.managed_fields, None);

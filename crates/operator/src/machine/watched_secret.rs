@@ -1,4 +1,4 @@
-//! Secrets of ours as a watch of metadata shows them: what is in them is never in memory.
+//! Metadata of the operator's Secrets, as the watch delivers it: their data is never in memory.
 
 use api::{ObjectMeta, labels};
 use k8s_openapi::api::core::v1::Secret;
@@ -6,7 +6,7 @@ use kube::core::PartialObjectMeta;
 use plan::machine::SecretMetadata;
 use runtime::cache::{CachedObject, Key};
 
-/// A Secret with our label, without its data.
+/// Secret with the operator's label, without its data.
 #[derive(Debug)]
 pub(super) struct WatchedSecret {
     key: Key,
@@ -37,7 +37,7 @@ impl WatchedSecret {
         Self::new(&object.metadata)
     }
 
-    /// The Machine that it is labelled with.
+    /// Machine in the label of the Secret.
     pub(super) fn machine(&self) -> Option<&Key> {
         self.machine.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What is watched.
+//! Watches of the Machine controller: one entry per kind.
 
 use api::{
     Machine, MachineClass, NetworkConfiguration,
@@ -30,16 +30,16 @@ use super::{
 };
 use crate::lists::Progress;
 
-/// A CustomResourceDefinition, of which only the name matters.
+/// CustomResourceDefinition; only the name and the deletion timestamp are read.
 pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
 
-/// A ResourceQuota, of which only that it changes matters.
+/// ResourceQuota; only the fact that it changed is used.
 pub(super) type Quota = PartialObjectMeta<ResourceQuota>;
 
-/// A KubeVirt resource, of which only whether it is being deleted matters.
+/// KubeVirt resource; only its deletion timestamp is read.
 pub(super) type Installation = PartialObjectMeta<KubeVirt>;
 
-/// A kind that is watched.
+/// Watched kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
     Definitions,
@@ -57,13 +57,13 @@ pub(super) enum Watched {
     Secrets,
 }
 
-/// What a watch tells.
+/// Event of one of the watches.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "each is moved once, from the watch into the caches"
 )]
-pub(super) enum Told {
+pub(super) enum KindEvent {
     Definition(WatchEvent<Definition>),
     Machine(WatchEvent<Machine>),
     Network(WatchEvent<NetworkConfiguration>),
@@ -79,8 +79,8 @@ pub(super) enum Told {
     Secret(WatchEvent<WatchedSecret>),
 }
 
-impl Told {
-    /// How far the list has come that this is told of.
+impl KindEvent {
+    /// Progress of the list that the event belongs to.
     pub(super) fn progress(&self) -> Progress {
         match self {
             Self::Definition(change) => Progress::of(change),
@@ -117,7 +117,7 @@ impl Watched {
         Self::Secrets,
     ];
 
-    /// The name in probes and logs: the plural that users know.
+    /// Plural resource name, for probes and logs.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Definitions => "customresourcedefinitions",
@@ -136,7 +136,7 @@ impl Watched {
         }
     }
 
-    /// The definition that it depends on, if it is not built in.
+    /// CustomResourceDefinition of the kind; none if it is built in.
     pub(super) fn definition(self) -> Option<&'static str> {
         match self {
             Self::Machines => Some("machines.vitistack.io"),
@@ -155,7 +155,7 @@ impl Watched {
         }
     }
 
-    /// Whether the operator is not ready without it.
+    /// Whether the operator is unready without this kind.
     pub(super) fn is_required(self) -> bool {
         !matches!(
             self,
@@ -168,29 +168,29 @@ impl Watched {
         )
     }
 
-    /// Whether it is a kind of our own. While one of these is not served, nothing is kept, but what
-    /// is being deleted still finds its end.
-    pub(super) fn is_ours(self) -> bool {
+    /// Whether the kind is in the API group vitistack.io. While one of these is not served, only
+    /// deletions are reconciled.
+    pub(super) fn is_vitistack(self) -> bool {
         matches!(self, Self::Machines | Self::Networks | Self::Classes)
     }
 
-    /// Whether it is watched in the whole cluster, whatever namespaces the operator keeps to: kinds
-    /// without a namespace, and KubeVirt resources, which are in the namespace of KubeVirt.
-    pub(super) fn is_of_the_cluster(self) -> bool {
+    /// Whether the watch spans the cluster even if the operator is restricted to namespaces:
+    /// cluster-scoped kinds, and KubeVirt resources, which are in KubeVirt's namespace.
+    pub(super) fn is_cluster_wide(self) -> bool {
         matches!(
             self,
             Self::Definitions | Self::Classes | Self::StorageClasses | Self::Installations
         )
     }
 
-    /// Watches the kind in these namespaces (`""`: in all), each with its own connection.
+    /// Watches the kind in these namespaces (`""`: all), with one connection each.
     pub(super) fn start(
         self,
         client: &Client,
         scopes: &[String],
         seed: u64,
-    ) -> BoxStream<'static, (String, Told)> {
-        if self.is_of_the_cluster() {
+    ) -> BoxStream<'static, (String, KindEvent)> {
+        if self.is_cluster_wide() {
             return self.start_one(client, "", seed);
         }
         let streams = scopes
@@ -205,43 +205,57 @@ impl Watched {
         client: &Client,
         scope: &str,
         seed: u64,
-    ) -> BoxStream<'static, (String, Told)> {
-        let told = match self {
-            Self::Definitions => metadata(Api::all(client.clone()), seed, Told::Definition),
-            Self::Quotas => metadata(in_scope(client, scope), seed, Told::Quota),
-            Self::Installations => metadata(Api::all(client.clone()), seed, Told::Installation),
+    ) -> BoxStream<'static, (String, KindEvent)> {
+        let events = match self {
+            Self::Definitions => metadata(Api::all(client.clone()), seed, KindEvent::Definition),
+            Self::Quotas => metadata(in_scope(client, scope), seed, KindEvent::Quota),
+            Self::Installations => {
+                metadata(Api::all(client.clone()), seed, KindEvent::Installation)
+            }
             Self::Secrets => secrets(in_scope(client, scope), seed),
             Self::Classes => {
-                objects::<MachineClass>(Api::all(client.clone()), None, seed, Told::Class)
+                objects::<MachineClass>(Api::all(client.clone()), None, seed, KindEvent::Class)
             }
-            Self::StorageClasses => {
-                objects::<StorageClass>(Api::all(client.clone()), None, seed, Told::StorageClass)
-            }
+            Self::StorageClasses => objects::<StorageClass>(
+                Api::all(client.clone()),
+                None,
+                seed,
+                KindEvent::StorageClass,
+            ),
             Self::Machines => {
                 let api: Api<Machine> = in_scope(client, scope);
                 reflector(api, Config::default(), Random::seeded(seed), cached)
-                    .map(Told::Machine)
+                    .map(KindEvent::Machine)
                     .boxed()
             }
-            Self::Networks => {
-                objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, Told::Network)
-            }
-            Self::Attachments => {
-                ours::<NetworkAttachmentDefinition>(in_scope(client, scope), seed, Told::Attachment)
-            }
-            Self::VirtualMachines => {
-                ours::<ObservedVirtualMachine>(in_scope(client, scope), seed, Told::VirtualMachine)
-            }
+            Self::Networks => objects::<NetworkConfiguration>(
+                in_scope(client, scope),
+                None,
+                seed,
+                KindEvent::Network,
+            ),
+            Self::Attachments => managed::<NetworkAttachmentDefinition>(
+                in_scope(client, scope),
+                seed,
+                KindEvent::Attachment,
+            ),
+            Self::VirtualMachines => managed::<ObservedVirtualMachine>(
+                in_scope(client, scope),
+                seed,
+                KindEvent::VirtualMachine,
+            ),
             Self::Instances => {
-                ours::<ObservedInstance>(in_scope(client, scope), seed, Told::Instance)
+                managed::<ObservedInstance>(in_scope(client, scope), seed, KindEvent::Instance)
             }
-            Self::Claims => ours::<ObservedClaim>(in_scope(client, scope), seed, Told::Claim),
+            Self::Claims => {
+                managed::<ObservedClaim>(in_scope(client, scope), seed, KindEvent::Claim)
+            }
             Self::DataVolumes => {
-                ours::<ObservedDataVolume>(in_scope(client, scope), seed, Told::DataVolume)
+                managed::<ObservedDataVolume>(in_scope(client, scope), seed, KindEvent::DataVolume)
             }
         };
         let scope = scope.to_owned();
-        told.map(move |told| (scope.clone(), told)).boxed()
+        events.map(move |event| (scope.clone(), event)).boxed()
     }
 }
 
@@ -256,42 +270,42 @@ where
     }
 }
 
-/// The metadata of the Secrets that carry our label.
-fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static, Told> {
+/// Watches the metadata of Secrets with the operator's label.
+fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static, KindEvent> {
     let config = Config {
-        label_selector: Some(our_label()),
+        label_selector: Some(managed_by_selector()),
         metadata_only: true,
         ..Config::default()
     };
     reflector(api, config, Random::seeded(seed), |object| {
         WatchedSecret::slim(&object)
     })
-    .map(Told::Secret)
+    .map(KindEvent::Secret)
     .boxed()
 }
 
-fn our_label() -> String {
+fn managed_by_selector() -> String {
     format!("{}={}", labels::MANAGED_BY, labels::MANAGER)
 }
 
-/// The objects that carry our label.
-fn ours<T>(
+/// Watches objects with the operator's label.
+fn managed<T>(
     api: Api<T>,
     seed: u64,
-    told: fn(WatchEvent<T::Kept>) -> Told,
-) -> BoxStream<'static, Told>
+    event: fn(WatchEvent<T::Kept>) -> KindEvent,
+) -> BoxStream<'static, KindEvent>
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
-    objects(api, Some(our_label()), seed, told)
+    objects(api, Some(managed_by_selector()), seed, event)
 }
 
 fn objects<T>(
     api: Api<T>,
     label_selector: Option<String>,
     seed: u64,
-    told: fn(WatchEvent<T::Kept>) -> Told,
-) -> BoxStream<'static, Told>
+    event: fn(WatchEvent<T::Kept>) -> KindEvent,
+) -> BoxStream<'static, KindEvent>
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
@@ -300,15 +314,15 @@ where
         ..Config::default()
     };
     reflector(api, config, Random::seeded(seed), T::slim)
-        .map(told)
+        .map(event)
         .boxed()
 }
 
 fn metadata<K>(
     api: Api<PartialObjectMeta<K>>,
     seed: u64,
-    told: fn(WatchEvent<PartialObjectMeta<K>>) -> Told,
-) -> BoxStream<'static, Told>
+    event: fn(WatchEvent<PartialObjectMeta<K>>) -> KindEvent,
+) -> BoxStream<'static, KindEvent>
 where
     PartialObjectMeta<K>: Resource + DeserializeOwned + Send + 'static,
 {
@@ -323,6 +337,6 @@ where
         object
     };
     reflector(api, config, Random::seeded(seed), slim)
-        .map(told)
+        .map(event)
         .boxed()
 }

@@ -1,10 +1,8 @@
-//! What the API server asks about changes to Machines, MachineClasses and NetworkConfigurations, and
-//! the answers.
+//! Validating webhook of Machines, MachineClasses and NetworkConfigurations.
 //!
-//! Every replica answers, whether it leads or not: nothing is written. What is known of the cluster
-//! comes from the caches of the operator that runs in this process, and from the few requests that
-//! caches cannot replace, each under a timeout, and none at the expense of the operator's own. What
-//! cannot be found out lets a change in, and is told.
+//! Every replica answers, whether it leads or not: nothing is written. Facts come from the caches of
+//! the operator in this process, and from a few live reads, each with a timeout and none at the expense
+//! of the operator's own rate limit. A change that cannot be checked is admitted with a warning.
 
 mod live;
 mod questions;
@@ -19,9 +17,8 @@ pub use self::questions::Questions;
 use self::{live::Live, questions::Asker};
 use super::{Operator, caches::Caches};
 use crate::metrics::Metrics;
-use crate::review::{self, Asked, Operation, Sent, Unanswered};
+use crate::review::{self, Operation, ReviewError, ReviewObject, ReviewRequest};
 
-/// Answers the API server's questions about changes.
 #[derive(Clone)]
 pub struct Webhook {
     asker: Asker,
@@ -38,7 +35,7 @@ impl Webhook {
         }
     }
 
-    /// Answers requests of HTTP.
+    /// HTTP handler of the webhook.
     pub fn handler(self) -> Handler {
         review::handler(move |path, review| {
             let webhook = self.clone();
@@ -46,56 +43,56 @@ impl Webhook {
         })
     }
 
-    /// Answers an AdmissionReview.
-    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, Unanswered> {
-        let resource = Resource::of(path).ok_or(Unanswered::Path)?;
-        let asked = Asked::of(review)?;
-        let subject = asked.subject.clone();
-        let verdict = self.verdict(resource, asked).await;
-        let counted = if !verdict.is_allowed() {
+    /// Answers an AdmissionReview that was sent to `path`.
+    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, ReviewError> {
+        let resource = Resource::of(path).ok_or(ReviewError::Path)?;
+        let request = ReviewRequest::parse(review)?;
+        let subject = request.subject.clone();
+        let verdict = self.verdict(resource, request).await;
+        let result = if !verdict.is_allowed() {
             "refused"
         } else if verdict.warnings.is_empty() {
             "allowed"
         } else {
             "warned"
         };
-        self.metrics.admission(resource.plural(), counted);
+        self.metrics.admission(resource.plural(), result);
         Ok(subject.respond(&verdict))
     }
 
-    async fn verdict(&self, resource: Resource, asked: Asked<'_>) -> Verdict {
-        // Said here as well, because it holds for what cannot be decoded, too.
-        if asked.leaves_spec() {
+    async fn verdict(&self, resource: Resource, request: ReviewRequest<'_>) -> Verdict {
+        // Checked before decoding, because it also applies to objects that cannot be decoded.
+        if request.leaves_spec() {
             return Verdict::default();
         }
-        let judged = match resource {
-            Resource::Machines => self.machine(asked).await,
-            Resource::MachineClasses => self.machine_class(asked).await,
-            Resource::NetworkConfigurations => self.network_configuration(asked).await,
+        let verdict = match resource {
+            Resource::Machines => self.machine(request).await,
+            Resource::MachineClasses => self.machine_class(request).await,
+            Resource::NetworkConfigurations => self.network_configuration(request).await,
         };
-        judged.unwrap_or_else(|unchecked| {
+        verdict.unwrap_or_else(|unchecked| {
             let mut verdict = Verdict::default();
             verdict.warn(unchecked.to_string());
             verdict
         })
     }
 
-    async fn machine(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
-        let (old, new) = versions::<Machine>(&asked)?;
+    async fn machine(&self, request: ReviewRequest<'_>) -> Result<Verdict, Unchecked> {
+        let (old, new) = versions::<Machine>(&request)?;
         let Some(new) = new.filter(|new| machine::needs_review(old.as_ref(), new)) else {
             return Ok(Verdict::default());
         };
         let namespace = new.metadata.namespace.clone().unwrap_or_default();
         let machine = new.clone();
-        let known = self.ask(&namespace, move |caches| caches.facts_of_machine(&machine));
-        let (mut facts, unchecked) = match known.await {
+        let facts = self.ask(&namespace, move |caches| caches.facts_of_machine(&machine));
+        let (mut facts, unchecked) = match facts.await {
             Ok(Some(facts)) => (facts, None),
             Ok(None) => return Ok(Verdict::default()),
-            // What contradicts itself does so anywhere.
+            // A spec that contradicts itself is refused without facts, too.
             Err(unchecked) => (machine::ReviewContext::default(), Some(unchecked)),
         };
-        let looked = self.live.look(old.as_ref(), &new, &mut facts).await;
-        let unchecked = unchecked.or(looked.err());
+        let completed = self.live.complete(old.as_ref(), &new, &mut facts).await;
+        let unchecked = unchecked.or(completed.err());
         let mut verdict = machine::review(old.as_ref(), &new, &facts);
         if let Some(unchecked) = unchecked {
             verdict.warn(unchecked.to_string());
@@ -103,13 +100,13 @@ impl Webhook {
         Ok(verdict)
     }
 
-    async fn machine_class(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
-        let (old, new) = versions::<MachineClass>(&asked)?;
+    async fn machine_class(&self, request: ReviewRequest<'_>) -> Result<Verdict, Unchecked> {
+        let (old, new) = versions::<MachineClass>(&request)?;
         let Some(class) = new.as_ref().or(old.as_ref()).cloned() else {
             return Ok(Verdict::default());
         };
-        let known = self.ask("", move |caches| caches.facts_of_class(&class));
-        let (facts, unchecked) = match known.await {
+        let facts = self.ask("", move |caches| caches.facts_of_class(&class));
+        let (facts, unchecked) = match facts.await {
             Ok(facts) => (facts.unwrap_or_default(), None),
             Err(unchecked) => (machine_class::ReviewContext::default(), Some(unchecked)),
         };
@@ -124,26 +121,29 @@ impl Webhook {
         Ok(verdict)
     }
 
-    async fn network_configuration(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
-        let (old, new) = versions::<NetworkConfiguration>(&asked)?;
-        // A new one has no users that could mind.
+    async fn network_configuration(
+        &self,
+        request: ReviewRequest<'_>,
+    ) -> Result<Verdict, Unchecked> {
+        let (old, new) = versions::<NetworkConfiguration>(&request)?;
+        // A new one has no users.
         let Some(old) = old else {
             return Ok(Verdict::default());
         };
         let key = Key::of(&old.metadata);
         let namespace = key.namespace.clone();
-        let known = self.ask(&namespace, move |caches| caches.facts_of_network(&key));
-        let Some(users) = known.await? else {
+        let facts = self.ask(&namespace, move |caches| caches.facts_of_network(&key));
+        let Some(users) = facts.await? else {
             return Ok(Verdict::default());
         };
         Ok(match &new {
             Some(new) => network_configuration::review(Some(&old), new, &users),
-            None => network_configuration::delete(&old, &users, &asked.user_info.username),
+            None => network_configuration::delete(&old, &users, &request.user_info.username),
         })
     }
 
-    /// What the caches of the running operator say about something of a namespace; nothing if
-    /// others look after that.
+    /// Evaluates `question` on the caches of the running operator; none if it does not reconcile the
+    /// namespace.
     async fn ask<T: Send + 'static>(
         &self,
         namespace: &str,
@@ -151,7 +151,7 @@ impl Webhook {
     ) -> Result<Option<T>, Unchecked> {
         let namespace = namespace.to_owned();
         let answer = self.asker.ask(move |caches| {
-            if !caches.keeps(&namespace) {
+            if !caches.covers(&namespace) {
                 return Ok(None);
             }
             question(caches).map(Some).ok_or(Unchecked::NotSynced)
@@ -163,45 +163,46 @@ impl Webhook {
 /// Why a change was not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unchecked {
-    #[error("this was not checked against the cluster: the operator has just started")]
+    #[error("this was not checked against the cluster: the operator's caches are not synced yet")]
     NotSynced,
-    #[error("this was not checked against the cluster: the operator is busy or about to end")]
+    #[error("this was not checked against the cluster: the operator is busy or shutting down")]
     Busy,
     #[error(
-        "this was not checked against the VirtualMachines, Secrets and quotas of its namespace: the \
-         API server did not tell all of them"
+        "this was not checked against the VirtualMachines, Secrets and quotas of its namespace: not \
+         all of them could be read from the API server"
     )]
-    Untold,
-    #[error("this was not checked: this version of the operator cannot read it")]
+    Unread,
+    #[error("this was not checked: this version of the operator cannot decode the object")]
     Unreadable,
 }
 
-/// What an object was and what it is to be. A spec that is left out is an empty one.
-fn versions<T: DeserializeOwned>(asked: &Asked<'_>) -> Result<(Option<T>, Option<T>), Unchecked> {
-    let decode = |sent: Sent<'_>| {
-        if !sent.is_some() {
+/// Old and new version of the object. A missing spec is decoded as an empty one.
+fn versions<T: DeserializeOwned>(
+    request: &ReviewRequest<'_>,
+) -> Result<(Option<T>, Option<T>), Unchecked> {
+    let decode = |object: ReviewObject<'_>| {
+        if !object.is_some() {
             return Ok(None);
         }
-        let decoded = if sent.spec().is_some() {
-            sent.decode().map(Some)
+        let decoded = if object.spec().is_some() {
+            object.decode().map(Some)
         } else {
-            sent.decode().and_then(|mut object: Map<String, Value>| {
+            object.decode().and_then(|mut object: Map<String, Value>| {
                 object.insert("spec".to_owned(), json!({}));
                 decode::from_value(Value::Object(object)).map(Some)
             })
         };
-        // What is wrong may quote what is in it.
+        // The error may quote the object.
         decoded.map_err(|_| Unchecked::Unreadable)
     };
-    Ok(match asked.operation {
-        Operation::Create => (None, decode(asked.object)?),
-        Operation::Update => (decode(asked.old_object)?, decode(asked.object)?),
-        Operation::Delete => (decode(asked.old_object)?, None),
+    Ok(match request.operation {
+        Operation::Create => (None, decode(request.object)?),
+        Operation::Update => (decode(request.old_object)?, decode(request.object)?),
+        Operation::Delete => (decode(request.old_object)?, None),
         Operation::Other => (None, None),
     })
 }
 
-/// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resource {
     Machines,

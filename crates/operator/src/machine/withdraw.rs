@@ -1,20 +1,20 @@
-//! Fields that an apply leaves out and that have to be removed by themselves.
+//! JSON patch that removes owned fields before an apply that leaves them out.
 //!
 //! A server-side apply that drops the last field of a map leaves `null` in its place (structured-merge-
 //! diff, `removingWalker`), which the schema of a custom resource refuses. KubeVirt's webhook fills most
-//! of these maps before the schema is asked; where there is none, every later apply would be refused.
+//! of these maps before validation; where there is none, every later apply would be refused.
 
 use api::labels;
 use serde_json::{Map, Value, json};
 
-/// The operations of a JSON patch that remove from `live` what our manager owns and `wanted` leaves out.
+/// Operations that remove from `live` the fields that the operator owns and `wanted` leaves out.
 pub(super) fn removals(live: &Value, wanted: &Value) -> Vec<Value> {
     let mut paths = Vec::new();
     let entries = live["metadata"]["managedFields"].as_array();
     for entry in entries.into_iter().flatten() {
-        let is_ours = entry["manager"] == labels::MANAGER && entry["subresource"].is_null();
+        let is_operator = entry["manager"] == labels::MANAGER && entry["subresource"].is_null();
         let fields = entry.pointer("/fieldsV1/f:spec").and_then(Value::as_object);
-        if let Some(fields) = fields.filter(|_| is_ours) {
+        if let Some(fields) = fields.filter(|_| is_operator) {
             collect("/spec", fields, &live["spec"], &wanted["spec"], &mut paths);
         }
     }
@@ -51,7 +51,7 @@ fn collect(
     }
 }
 
-/// Whether all that is found is owned. A list is left to the apply unless it is owned as a whole.
+/// Whether everything below a field is owned. A list is left to the apply unless it is owned as a whole.
 fn is_owned(owned: &Value, found: &Value) -> bool {
     let owned = owned.as_object().filter(|owned| !owned.is_empty());
     match (owned, found) {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_we_own_and_leave_out_is_removed() {
+    fn only_owned_fields_that_are_left_out_are_removed() {
         let live = json!({
             "metadata": { "managedFields": [
                 { "manager": "kubevirt-operator", "operation": "Apply", "fieldsV1": { "f:spec": {

@@ -1,4 +1,4 @@
-//! What bodies that nobody should send make of memory, in the webhooks of both operators.
+//! Memory that the webhooks of both operators need for malicious bodies.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -10,14 +10,14 @@ use runtime::tls::{Handler, MAX_BODY_BYTES};
 
 use crate::{kubevirt, machine};
 
-/// How much memory a body may take besides itself, in bodies. Its longest string is decoded, kept and
-/// quoted in the answer.
+/// Maximum memory as a multiple of the body. Its longest string is decoded, kept and quoted in the
+/// answer.
 const TIMES: usize = 10;
 
-/// How much may be taken by as many values as objects may have.
+/// Maximum memory of the largest object that is decoded.
 const DECODED: usize = 8 << 20;
 
-/// A client of an API server that has nothing to say.
+/// Client of an API server that fails every request.
 fn client() -> Client {
     let service = tower::service_fn(|_: Request<Body>| {
         let mut answer = Response::new(Body::empty());
@@ -37,7 +37,7 @@ fn kubevirts() -> Handler {
     kubevirt::webhook::Webhook::new(client(), plan::kubevirt::Operator::default()).handler()
 }
 
-/// How many bytes there are at most at a time while a body is answered.
+/// Peak of allocated bytes while a body is answered.
 fn peak(webhook: fn() -> Handler, path: &str, body: String) -> usize {
     let body = Bytes::from(body);
     let counted = allocation_counter::measure(|| {
@@ -52,7 +52,7 @@ fn peak(webhook: fn() -> Handler, path: &str, body: String) -> usize {
     usize::try_from(counted.bytes_max).unwrap()
 }
 
-/// As many of these as fit between the two ends of a body.
+/// Body of maximum size: `begin`, as many of `each` as fit, `end`.
 fn full(begin: &str, each: &str, end: &str) -> String {
     let room = MAX_BODY_BYTES - begin.len() - end.len();
     let mut body = String::with_capacity(MAX_BODY_BYTES);
@@ -66,10 +66,10 @@ fn full(begin: &str, each: &str, end: &str) -> String {
     body
 }
 
-/// A webhook, and paths to ask it on.
-type Asked = (fn() -> Handler, [&'static str; 2]);
+/// Webhook with request paths.
+type WebhookPaths = (fn() -> Handler, [&'static str; 2]);
 
-const WEBHOOKS: [Asked; 2] = [
+const WEBHOOKS: [WebhookPaths; 2] = [
     (machines, ["/validate/machines", "/"]),
     (
         kubevirts,
@@ -129,7 +129,7 @@ const WEBHOOKS: [Asked; 2] = [
     r"\n",
     r#"":0}}}}"#
 )]
-fn memory_is_a_few_times_the_body_at_most(
+fn memory_is_a_small_multiple_of_the_body(
     #[case] begin: &str,
     #[case] each: &str,
     #[case] end: &str,
@@ -148,9 +148,13 @@ fn memory_is_a_few_times_the_body_at_most(
 #[case::trees(r#""configuration":["#, r#"{"":0},"#, "]")]
 #[case::disks(r#""disks":["#, r#"{"name":""},"#, "]")]
 #[case::networks(r#""networks":["#, r#"{"name":"","networkName":""},"#, "]")]
-fn memory_of_an_object_has_a_bound(#[case] begin: &str, #[case] each: &str, #[case] end: &str) {
+fn memory_of_a_decoded_object_is_bounded(
+    #[case] begin: &str,
+    #[case] each: &str,
+    #[case] end: &str,
+) {
     let values = each.matches(':').count() + 1;
-    let many = each.repeat((super::VALUES - 10) / values);
+    let many = each.repeat((super::MAX_VALUES - 10) / values);
     let many = many.trim_end_matches(',');
     let metadata = r#""apiVersion":"","kind":"","metadata":{"name":"a","namespace":"b"}"#;
     let object = format!(r#"{{{metadata},"spec":{{{begin}{many}{end}}}}}"#);

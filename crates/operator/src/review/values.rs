@@ -1,19 +1,19 @@
-//! How many values there are in what was sent.
+//! Bound on the number of JSON values, checked without decoding them.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Whether a value and those in it are so many at most, and not nested too deeply to be decoded. Takes
-/// no memory but that of its longest string.
-pub(super) fn are_at_most(most: usize, sent: &RawValue) -> bool {
-    let mut left = most;
-    let mut json = serde_json::Deserializer::from_str(sent.get());
+/// Whether a value contains at most this many values and is not nested too deeply to be decoded. Needs
+/// no memory beyond the longest string.
+pub(super) fn are_at_most(max: usize, value: &RawValue) -> bool {
+    let mut left = max;
+    let mut json = serde_json::Deserializer::from_str(value.get());
     Count(&mut left).deserialize(&mut json).is_ok()
 }
 
-/// Counts down, and fails when nothing is left.
+/// Counts down and fails below zero.
 struct Count<'a>(&'a mut usize);
 
 impl Count<'_> {

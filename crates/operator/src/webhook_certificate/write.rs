@@ -1,7 +1,7 @@
-//! Writes: to the Secrets, and to the bundles of the configuration.
+//! Writes to the Secrets and to the CA bundles of the webhook configuration.
 //!
-//! Only what was seen is changed: a write fails if somebody was faster, and what is there then is told
-//! by a watch. Keys are held no longer than a write takes.
+//! A write fails if the object differs from the observed version; the watch delivers the current one. Keys
+//! are in memory only during a write.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use plan::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::seen::{Hook, Over, Seen, is_ours};
+use super::cache::{CertificateCache, Hook, ObjectVersion, is_managed};
 use crate::{
-    certificates::{Data, make},
-    requests::{Requests, as_conflict, is_code, words},
+    certificates::{Data, issue_pair},
+    requests::{Requests, as_conflict, is_code, status_message},
 };
 
-/// An object that is written.
+/// Object that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Object {
     Authority,
@@ -34,7 +34,6 @@ pub(super) enum Object {
 }
 
 impl Object {
-    /// Which one a write is to.
     pub(super) fn of(write: &Write, names: &Names) -> Self {
         match write {
             Write::Secret(issue) if issue.secret == names.secret => Self::Secret,
@@ -43,8 +42,8 @@ impl Object {
         }
     }
 
-    /// The objects that may be written otherwise once this one has changed.
-    pub(super) fn concerns(self) -> &'static [Self] {
+    /// Objects whose failed writes may succeed after a change of this one.
+    pub(super) fn dependents(self) -> &'static [Self] {
         match self {
             Self::Authority => &[Self::Authority, Self::Secret],
             Self::Secret => &[Self::Secret],
@@ -53,14 +52,14 @@ impl Object {
     }
 }
 
-/// What an object is after a write.
+/// State of an object after a write.
 pub(super) enum Answer {
     Secret(Secret),
     Configuration(ValidatingWebhookConfiguration),
 }
 
 impl Answer {
-    /// Which object it is.
+    /// Kind and name, for logs.
     pub(super) fn object(&self) -> String {
         match self {
             Self::Secret(secret) => format!("Secret {}", secret.name_any()),
@@ -74,38 +73,35 @@ impl Answer {
     }
 }
 
-/// Why a write has failed.
+/// Failed write.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Somebody was faster, as it seems from these words.
+    /// The object differs from the observed version.
     Conflict(String),
-    /// Anything else.
-    Said(String),
+    Other(String),
 }
 
 impl Failure {
-    /// An object is not what was seen of it.
     fn changed(what: &str) -> Self {
-        Self::Conflict(format!("{what} is no longer what was seen of it"))
+        Self::Conflict(format!("{what} was changed since it was observed"))
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let is_conflict = is_code(&error, 409) || is_code(&error, 404);
-        let said = match error {
-            Error::Api(status) => words(&status),
+        let message = match error {
+            Error::Api(status) => status_message(&status),
             error => error.to_string(),
         };
         if is_conflict {
-            Self::Conflict(said)
+            Self::Conflict(message)
         } else {
-            Self::Said(said)
+            Self::Other(message)
         }
     }
 }
 
-/// Carries writes out.
 #[derive(Clone)]
 pub(super) struct Writer {
     open: Requests,
@@ -113,12 +109,12 @@ pub(super) struct Writer {
     names: Names,
 }
 
-/// A write to a Secret.
-struct Secreted {
+/// Write to a Secret, with the observed versions that it depends on.
+struct SecretWrite {
     issue: Issue,
-    over: Option<Over>,
-    /// The CA that signs.
-    signer: Option<Over>,
+    version: Option<ObjectVersion>,
+    /// Version of the signing CA.
+    signer: Option<ObjectVersion>,
 }
 
 impl Writer {
@@ -130,65 +126,65 @@ impl Writer {
         }
     }
 
-    /// Carries out a write to what was seen.
-    pub(super) fn carry_out(
+    /// Executes a write to the observed versions.
+    pub(super) fn execute(
         &self,
         write: Write,
-        seen: &Seen,
+        cache: &CertificateCache,
     ) -> BoxFuture<'static, Result<Answer, Failure>> {
         let writer = self.clone();
         match write {
             Write::Secret(issue) => {
-                let over = |name: &str| seen.held(name).map(|held| held.over.clone());
+                let version = |name: &str| cache.secret(name).map(|secret| secret.version.clone());
                 let signer = match &issue.change {
                     SecretChange::New(new) => new.signer.as_deref(),
                     SecretChange::Published(_) | SecretChange::Promote(_) => None,
                 };
-                let secreted = Secreted {
-                    over: over(&issue.secret),
-                    signer: signer.and_then(over),
+                let write = SecretWrite {
+                    version: version(&issue.secret),
+                    signer: signer.and_then(version),
                     issue,
                 };
-                Box::pin(async move { writer.secret(secreted).await.map(Answer::Secret) })
+                Box::pin(async move { writer.secret(write).await.map(Answer::Secret) })
             }
             Write::Bundle(text) => {
-                let configured = seen.configured();
+                let configuration = cache.configuration();
                 Box::pin(async move {
-                    let (over, hooks) =
-                        configured.ok_or_else(|| Failure::changed("the configuration"))?;
-                    let written = writer.bundle(&text, &over, &hooks).await?;
+                    let (version, hooks) =
+                        configuration.ok_or_else(|| Failure::changed("the configuration"))?;
+                    let written = writer.bundle(&text, &version, &hooks).await?;
                     Ok(Answer::Configuration(written))
                 })
             }
         }
     }
 
-    async fn secret(&self, secreted: Secreted) -> Result<Secret, Failure> {
-        let Secreted {
+    async fn secret(&self, write: SecretWrite) -> Result<Secret, Failure> {
+        let SecretWrite {
             issue,
-            over,
+            version,
             signer,
-        } = secreted;
+        } = write;
         let Issue {
             secret,
             reason,
             change,
         } = issue;
-        tracing::info!(secret, "{}: {reason}", doing(&change));
-        let before = match &over {
-            Some(over) => self.as_seen(&secret, over).await?,
+        tracing::info!(secret, "{} in Secret {secret}: {reason}", describe(&change));
+        let before = match &version {
+            Some(version) => self.read_version(&secret, version).await?,
             None => Secret::default(),
         };
         let made = match &change {
-            SecretChange::New(new) => Some(self.make(new, signer.as_ref()).await?),
+            SecretChange::New(new) => Some(self.issue_pair(new, signer.as_ref()).await?),
             SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
-        let had = before.data.unwrap_or_default();
-        let said = before.metadata.annotations.unwrap_or_default();
-        let (mut data, mut annotations) = (had.clone(), said.clone());
+        let old_data = before.data.unwrap_or_default();
+        let old_annotations = before.metadata.annotations.unwrap_or_default();
+        let (mut data, mut annotations) = (old_data.clone(), old_annotations.clone());
         change.apply(&mut data, &mut annotations, made);
         let folder = self.secrets();
-        let written = match over {
+        let written = match version {
             None => {
                 let body = json!({
                     "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -200,16 +196,16 @@ impl Writer {
                 });
                 self.fenced.create(&folder, &body).await?
             }
-            Some(Over {
+            Some(ObjectVersion {
                 uid,
                 resource_version,
             }) => {
                 let body = json!({
                     "metadata": {
                         "uid": uid, "resourceVersion": resource_version,
-                        "annotations": difference(&said, &annotations),
+                        "annotations": difference(&old_annotations, &annotations),
                     },
-                    "data": difference(&had, &data),
+                    "data": difference(&old_data, &data),
                 });
                 let path = format!("{folder}/{secret}");
                 self.fenced.merge(&path, &body).await?
@@ -218,20 +214,23 @@ impl Writer {
         decoded(written)
     }
 
-    /// Sets the bundle of these webhooks, and nothing else.
+    /// Sets the CA bundle of these webhooks, and nothing else.
     async fn bundle(
         &self,
         text: &str,
-        over: &Over,
+        version: &ObjectVersion,
         hooks: &[Hook],
     ) -> Result<ValidatingWebhookConfiguration, Failure> {
         let configuration = &self.names.configuration;
-        tracing::info!(configuration, "Setting the CA bundle");
+        tracing::info!(
+            configuration,
+            "setting the CA bundle of ValidatingWebhookConfiguration {configuration}"
+        );
         let must_be =
             |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
         let mut operations = vec![
-            must_be("/metadata/uid", &over.uid),
-            must_be("/metadata/resourceVersion", &over.resource_version),
+            must_be("/metadata/uid", &version.uid),
+            must_be("/metadata/resourceVersion", &version.resource_version),
         ];
         for hook in hooks.iter().filter(|hook| hook.bundle != text) {
             let path = format!("/webhooks/{}", hook.position);
@@ -248,25 +247,25 @@ impl Writer {
         decoded(written.map_err(as_conflict)?)
     }
 
-    /// Makes a key and a certificate.
-    async fn make(
+    /// Issues a key and a certificate.
+    async fn issue_pair(
         &self,
         new: &NewCertificate,
-        over: Option<&Over>,
+        version: Option<&ObjectVersion>,
     ) -> Result<(ByteString, ByteString), Failure> {
-        let signer: Option<Data> = match (&new.signer, over) {
+        let signer: Option<Data> = match (&new.signer, version) {
             (None, _) => None,
             (Some(signer), None) => return Err(Failure::changed(signer)),
-            (Some(signer), Some(over)) => self.as_seen(signer, over).await?.data,
+            (Some(signer), Some(version)) => self.read_version(signer, version).await?.data,
         };
-        make(new, signer.as_ref()).map_err(|error| Failure::Said(error.to_string()))
+        issue_pair(new, signer.as_ref()).map_err(|error| Failure::Other(error.to_string()))
     }
 
-    /// A Secret of ours, if it is still as it was seen.
-    async fn as_seen(&self, name: &str, over: &Over) -> Result<Secret, Failure> {
+    /// Reads a managed Secret; fails if it is not this version.
+    async fn read_version(&self, name: &str, version: &ObjectVersion) -> Result<Secret, Failure> {
         let path = format!("{}/{name}", self.secrets());
         let found: Secret = decoded(self.open.get(&path).await?)?;
-        if Over::of(&found) == *over && is_ours(&found) {
+        if ObjectVersion::of(&found) == *version && is_managed(&found) {
             Ok(found)
         } else {
             Err(Failure::changed(name))
@@ -278,30 +277,30 @@ impl Writer {
     }
 }
 
-fn doing(change: &SecretChange) -> &'static str {
+fn describe(change: &SecretChange) -> &'static str {
     match change {
-        SecretChange::New(_) => "Making a certificate",
-        SecretChange::Published(_) => "Noting that the CA is published",
-        SecretChange::Promote(_) => "Changing to the next CA",
+        SecretChange::New(_) => "issuing a certificate",
+        SecretChange::Published(_) => "recording that the CA bundle is published",
+        SecretChange::Promote(_) => "switching to the next CA",
     }
 }
 
-/// What has to be merged into `before` to make it `after`.
+/// Merge patch from `before` to `after`.
 fn difference<V>(before: &BTreeMap<String, V>, after: &BTreeMap<String, V>) -> Map<String, Value>
 where
     V: PartialEq + serde::Serialize,
 {
-    let gone = before.keys().filter(|key| !after.contains_key(*key));
-    let gone = gone.map(|key| (key.clone(), Value::Null));
-    let other = after
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
+    let removed = removed.map(|key| (key.clone(), Value::Null));
+    let changed = after
         .iter()
         .filter(|(key, value)| before.get(*key) != Some(value));
-    let other = other.map(|(key, value)| (key.clone(), json!(value)));
-    gone.chain(other).collect()
+    let changed = changed.map(|(key, value)| (key.clone(), json!(value)));
+    removed.chain(changed).collect()
 }
 
-/// An answer says nothing of what it cannot be read for: it holds keys.
+/// Decodes an answer. The error does not quote it, since it may contain keys.
 fn decoded<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     decode::from_value(answer)
-        .map_err(|_| Failure::Said("the API server's answer is not understood".to_owned()))
+        .map_err(|_| Failure::Other("the API server's answer cannot be decoded".to_owned()))
 }

@@ -54,7 +54,7 @@ async fn the_actors_serve_a_real_api_server() {
 fn assert_refused(node: &str) {
     let (code, errors) = program::run_refused();
     assert_eq!(code, Some(1), "{errors}");
-    assert!(errors.contains("node of its own"), "{errors}");
+    assert!(errors.contains("which is not simulated"), "{errors}");
     assert!(errors.contains(node), "{errors}");
 }
 

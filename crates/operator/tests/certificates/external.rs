@@ -44,7 +44,7 @@ fn an_external_certificate_is_read_from_its_secret_and_nothing_is_written() {
             certificates: Certificates::External,
             ..ReplicaOptions::default()
         });
-        let missing = format!("[-]webhook failed: there is no Secret {CERTS} yet");
+        let missing = format!("[-]webhook failed: Secret {CERTS} does not exist yet");
         until("the probe to report it", async || {
             replica.probe() == missing
         })

@@ -27,8 +27,8 @@ fn a_foreign_secret_is_never_changed_and_reported_by_the_probe() {
             assert_eq!(scenario.secret(name).await, before);
             let probe = replica.probe();
             let expected = format!(
-                "Secret {name} in {NAMESPACE} has no label \
-                 vitistack.io/managed-by=kubevirt-operator, so it is somebody else's"
+                "Secret {NAMESPACE}/{name} does not have the label \
+                 vitistack.io/managed-by=kubevirt-operator, so the operator does not change it"
             );
             assert!(probe.starts_with("[-]webhook failed: "), "{probe}");
             assert!(probe.contains(&expected), "{probe}");

@@ -14,7 +14,7 @@ use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kubevirt_operator::metrics::Metrics;
-use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
+use kubevirt_operator::webhook_certificate::{CertificateController, Certificates};
 use plan::webhook_certificate::Names;
 use runtime::{
     certificates::{BundledCertificate, parse_bundle, read},
@@ -161,7 +161,7 @@ impl CertificateScenario {
         let ahead = Arc::clone(&self.ahead);
         let (health, metrics) = (Health::new(), Metrics::new("1"));
         let certificate = Certificate::fallback().unwrap();
-        let keeper = Keeper {
+        let keeper = CertificateController {
             open: client.clone(),
             client,
             names: Names {

@@ -9,7 +9,7 @@ use kube::{
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
-use kubevirt_operator::kubevirt::Given;
+use kubevirt_operator::kubevirt::StrategyFile;
 use plan::kubevirt::{Object, Strategy, strategy::decode};
 use serde_json::{Value, json};
 
@@ -202,7 +202,7 @@ async fn add_to_strategy(scenario: &mut InstallScenario, objects: &[Value]) {
     let mut strategy = Strategy::parse(&text).unwrap();
     let objects = objects.iter().map(|object| Object::new(object).unwrap());
     strategy.objects.extend(objects);
-    scenario.options.strategies = vec![Given {
+    scenario.options.strategies = vec![StrategyFile {
         version: "v1.9.0".to_owned(),
         strategy: Arc::new(strategy),
     }];

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::Time;
 use kubevirt_operator::kubevirt::{
-    Given,
-    preview::{Preview, Question, preview},
+    StrategyFile,
+    preview::{Preview, PreviewRequest, preview},
 };
 use plan::kubevirt::{Strategy, preview::End};
 use runtime::{
@@ -35,7 +35,7 @@ impl PlanOutput {
 async fn plan(
     scenario: &InstallScenario,
     spec: Option<Value>,
-    strategies: Vec<Given>,
+    strategies: Vec<StrategyFile>,
 ) -> PlanOutput {
     let kubevirt = spec.map(|spec| {
         let kubevirt = json!({
@@ -51,7 +51,7 @@ async fn plan(
         Limits::UNLIMITED,
         Arc::clone(&counter) as _,
     );
-    let question = Question {
+    let question = PreviewRequest {
         operator: scenario.options.operator.clone(),
         strategies,
         kubevirt,
@@ -71,12 +71,12 @@ async fn plan(
     }
 }
 
-fn given(version: &str) -> Given {
+fn given(version: &str) -> StrategyFile {
     let config = json!({
         "namespace": NAMESPACE, "registry": REGISTRY, "kubeVirtVersion": version,
     });
     let text = sandbox::synthetic_strategy(version, &config).unwrap();
-    Given {
+    StrategyFile {
         version: version.to_owned(),
         strategy: Arc::new(Strategy::parse(&text).unwrap()),
     }
@@ -106,7 +106,7 @@ fn the_preview_on_an_empty_cluster_lists_the_installation() {
         let api = output.position("+ Deployment kubevirt/virt-api\n");
         let handler = output.position("+ DaemonSet kubevirt/virt-handler\n");
         assert!(definitions < issued && issued < api && api < handler);
-        output.position("> virt-handler rolls out on 3 nodes, and is waited for\n");
+        output.position("> virt-handler: wait for the rollout to 3 nodes\n");
         // Nothing was written, and no object exists.
         let written = output.calls.keys().filter(|call| !is_read(call));
         assert_eq!(written.collect::<Vec<_>>(), [""; 0]);
@@ -147,11 +147,7 @@ fn the_preview_is_empty_when_deployed_and_lists_order_and_fields_of_an_upgrade()
             "{}",
             output.text
         );
-        assert!(
-            output.text.ends_with("\nNothing would change.\n"),
-            "{}",
-            output.text
-        );
+        assert!(output.text.ends_with("\nNo changes.\n"), "{}", output.text);
 
         let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
         assert!(
@@ -165,16 +161,19 @@ fn the_preview_is_empty_when_deployed_and_lists_order_and_fields_of_an_upgrade()
         let controller = output.position("~ Deployment kubevirt/virt-controller\n");
         let api = output.position("~ Deployment kubevirt/virt-api\n");
         assert!(handler < controller && controller < api, "{}", output.text);
-        output.position("> virt-handler rolls out on 3 nodes, 3 replaced: one node first");
+        output.position("> virt-handler: wait for the rollout to 3 nodes, 3 replaced: a canary on one node first");
         output.position(&format!(
             "containers[virt-api].image: {REGISTRY}/virt-api:v1.8.4 -> {REGISTRY}/virt-api:v1.9.0"
         ));
         assert!(!output.text.contains("BEGIN"), "{}", output.text);
-        output.position("objects, of which only the marks of the version change\n");
+        output.position("objects: only labels and annotations of the version change\n");
 
         // A strategy of another release does not help.
         let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.8.4")]).await;
-        assert!(output.preview.errors[0].contains("is of v1.8.4, and v1.9.0 is asked for"));
+        assert!(
+            output.preview.errors[0]
+                .contains("is of version v1.8.4, but the KubeVirt resource asks for v1.9.0")
+        );
         assert!(output.preview.fails());
     });
 }

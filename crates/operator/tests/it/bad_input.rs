@@ -22,10 +22,10 @@ fn run_commands(input: &[u8], status: i32) -> String {
 #[rstest]
 #[case::not_yaml(b"{{{ not yaml".as_slice(), "error: stdin:1: line 1: ")]
 #[case::tabs(b"a:\n\t- b\n".as_slice(), "error: stdin:1: line 2: ")]
-#[case::invalid_utf8(b"kind: \xc3\x28".as_slice(), "error: stdin: is not UTF-8 text: byte 6")]
-#[case::utf16(b"\xff\xfek\0i\0n\0d\0".as_slice(), "error: stdin: is not UTF-8 text: byte 0")]
-#[case::nothing(b"".as_slice(), "error: there is nothing to read")]
-#[case::comments(b"# nothing\n---\n# here\n".as_slice(), "error: there is nothing to read")]
+#[case::invalid_utf8(b"kind: \xc3\x28".as_slice(), "error: stdin: is not UTF-8 text: invalid byte at offset 6")]
+#[case::utf16(b"\xff\xfek\0i\0n\0d\0".as_slice(), "error: stdin: is not UTF-8 text: invalid byte at offset 0")]
+#[case::nothing(b"".as_slice(), "error: no documents found")]
+#[case::comments(b"# nothing\n---\n# here\n".as_slice(), "error: no documents found")]
 #[case::unknown_alias(b"a: *b\n".as_slice(), "error: stdin:1: line 1: ")]
 fn unparseable_input_is_refused(#[case] input: &[u8], #[case] expected: &str) {
     let printed = run_commands(input, 2);
@@ -124,7 +124,7 @@ fn invalid_machines_are_reported(#[case] input: &str, #[case] expected: &str) {
 fn foreign_kinds_are_ignored_with_a_note(#[case] input: &str, #[case] what: &str) {
     let printed = run_commands(input.as_bytes(), 0);
     assert!(
-        printed.contains(&format!("note: stdin:1: kind: {what} is passed over")),
+        printed.contains(&format!("note: stdin:1: kind: {what} is ignored")),
         "{printed}"
     );
     assert!(
@@ -140,7 +140,7 @@ fn an_undecodable_secret_is_not_used_and_not_quoted() {
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {k: hunter2!}}";
     let printed = run_commands(format!("{machine}\n--- {secret}\n").as_bytes(), 0);
     assert!(
-        printed.contains("note: stdin:2: kind: a Secret that cannot be read is not used"),
+        printed.contains("note: stdin:2: kind: the Secret cannot be decoded and is ignored"),
         "{printed}"
     );
     assert!(!printed.contains("hunter2"), "{printed}");
@@ -218,7 +218,7 @@ fn missing_files_are_named() {
 fn a_folder_without_manifests_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(&["validate", "-f", folder.path().to_str().unwrap()]);
-    assert!(text(&output.stderr).contains("holds no .yaml, .yml or .json file"));
+    assert!(text(&output.stderr).contains("contains no .yaml, .yml or .json file"));
     assert_eq!(output.status.code(), Some(2));
 }
 

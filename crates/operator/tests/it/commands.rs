@@ -143,7 +143,7 @@ fn validate_detects_duplicate_objects() {
     );
     assert_eq!(
         text(&output.stdout),
-        "stdin:2: metadata.name: Machine \"a\" is already given by stdin:1: remove one of them\n",
+        "stdin:2: metadata.name: Machine \"a\" is already defined in stdin:1: remove one of them\n",
     );
 }
 
@@ -191,7 +191,9 @@ fn validate_detects_two_machines_with_the_same_child(
     );
     assert_eq!(
         text(&output.stdout),
-        format!("stdin:2: {expected} is already made by stdin:1: choose another name\n"),
+        format!(
+            "stdin:2: {expected} already belongs to the Machine in stdin:1: choose another name\n"
+        ),
     );
 }
 
@@ -227,7 +229,7 @@ fn validate_fails_when_an_input_could_not_be_read() {
         format!("{SMALL}---\n[\n").as_bytes(),
     );
     let printed = text(&output.stderr);
-    let summary = "checked 1 document: no problems, and not everything could be read\n";
+    let summary = "checked 1 document: no problems; not all files could be read\n";
     assert!(printed.contains(summary), "{printed}");
     assert_eq!(output.status.code(), Some(2));
 }

@@ -42,7 +42,7 @@ fn the_exit_status_says_whether_anything_would_change() {
     with_cluster(&[class()], |kubeconfig| {
         let same = file(&[class()]);
         let output = plan(kubeconfig, &["-f", same.path().to_str().unwrap()], &[]);
-        assert_eq!(text(&output.stdout), "Nothing would change.\n");
+        assert_eq!(text(&output.stdout), "No changes.\n");
         assert_eq!(text(&output.stderr), "");
         assert_eq!(output.status.code(), Some(0));
 
@@ -54,7 +54,7 @@ fn the_exit_status_says_whether_anything_would_change() {
         assert_eq!(
             text(&output.stdout),
             "MachineClass big: 0 to create, 1 to change, 0 to delete\n  ~ MachineClass big\n      \
-             spec.cpu.cores: 2 -> 3\n\nIn all: 0 to create, 1 to change, 0 to delete.\n"
+             spec.cpu.cores: 2 -> 3\n\nPlan: 0 to create, 1 to change, 0 to delete.\n"
         );
         assert_eq!(output.status.code(), Some(2));
         let coloured = plan(kubeconfig, &args, &[("CLICOLOR_FORCE", "1")]);
@@ -67,7 +67,7 @@ fn the_exit_status_says_whether_anything_would_change() {
         let output = plan(kubeconfig, &["-f", refused.path().to_str().unwrap()], &[]);
         let stderr = text(&output.stderr);
         assert!(
-            stderr.contains(":1: the API server refuses it: "),
+            stderr.contains(":1: the API server refuses the document: "),
             "{stderr}"
         );
         assert_eq!(output.status.code(), Some(1));
@@ -86,9 +86,9 @@ fn foreign_documents_are_ignored_and_duplicates_are_refused() {
     with_cluster(&[class()], |kubeconfig| {
         let output = plan(kubeconfig, &["-f", documents.path().to_str().unwrap()], &[]);
         let stderr = text(&output.stderr);
-        assert!(stderr.contains("ConfigMap (v1) is passed over"), "{stderr}");
+        assert!(stderr.contains("ConfigMap (v1) is ignored"), "{stderr}");
         assert!(
-            stderr.contains("MachineClass \"big\" is already given by"),
+            stderr.contains("MachineClass \"big\" is already defined in"),
             "{stderr}"
         );
         assert!(stderr.contains(":4: apiVersion: is missing"), "{stderr}");
@@ -117,8 +117,8 @@ fn an_unreachable_cluster_is_reported_with_a_remedy() {
     let output = plan(nobody.path(), &args, &[]);
     let stderr = text(&output.stderr);
     assert!(
-        stderr.starts_with("error: the API server cannot be reached: ")
-            && stderr.contains("see that it is up"),
+        stderr.starts_with("error: cannot reach the API server: ")
+            && stderr.contains("check that it is running"),
         "{stderr}"
     );
     assert_eq!(output.status.code(), Some(1));

@@ -58,7 +58,7 @@ fn the_plan_for_an_empty_cluster_lists_all_objects_and_writes_nothing() {
                 "{stdout}"
             );
             assert!(
-                stderr.contains("those of config/rbac/virt-operator were looked at"),
+                stderr.contains("used the permissions of config/rbac/virt-operator"),
                 "{stderr}"
             );
             assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
@@ -75,7 +75,7 @@ fn the_plan_for_an_empty_cluster_lists_all_objects_and_writes_nothing() {
         let output = plan(kubeconfig, &[]);
         let stderr = text(&output.stderr);
         assert!(
-            stderr.contains("there is no KubeVirt resource in the cluster"),
+            stderr.contains("no KubeVirt resource in the cluster"),
             "{stderr}"
         );
         assert_eq!(output.status.code(), Some(1));

@@ -49,7 +49,7 @@ fn render_names_the_fields_that_the_cluster_sets() {
     let output = render(&kubevirt("{}"));
     let stderr = text(&output.stderr);
     for note in [
-        "certificates are made in the cluster: 2 Secrets and 1 ConfigMaps are not shown",
+        "certificates are issued in the cluster: 2 Secrets and 1 ConfigMaps are not shown",
         "SecurityContextConstraints kubevirt-handler is left out: the cluster does not serve its kind",
         "the feature gate DecentralizedLiveMigration is off",
     ] {
@@ -89,7 +89,7 @@ fn a_failing_patch_is_reported_with_its_location() {
 fn a_document_of_another_kind_is_refused_with_its_location() {
     let output = render("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("has 0 KubeVirt resources"));
+    assert!(text(&output.stderr).contains("contains 0 KubeVirt resources"));
     let output = render(&kubevirt("{infra: {replicas: many}}"));
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);

@@ -158,7 +158,11 @@ fn simulate_refuses_clusters_with_real_nodes() {
     );
     let kubeconfig = sandbox.kubeconfig();
     let output = run(&["simulate", "--kubeconfig", kubeconfig.to_str().unwrap()]);
-    assert_refused(&output, 1, &["this cluster has a node of its own, metal"]);
+    assert_refused(
+        &output,
+        1,
+        &["the cluster has node metal, which is not simulated"],
+    );
     let output = run(&["simulate", "--kubeconfig", "no/such/kubeconfig"]);
     assert_refused(&output, 2, &["no/such/kubeconfig"]);
 }

@@ -205,7 +205,9 @@ async fn a_foreign_secret_does_not_block_the_operator() {
     .await;
     assert_eq!(program.probe("/healthz").await.code, 200);
     let lines = program.lines();
-    let reports = lines.iter().filter(|line| line.contains("somebody else's"));
+    let reports = lines
+        .iter()
+        .filter(|line| line.contains("so the operator does not change it"));
     assert_eq!(reports.count(), 1, "{lines:#?}");
 }
 
@@ -264,7 +266,10 @@ async fn a_terminating_replica_still_answers_admission_reviews() {
     let signalled = Instant::now();
     program.signal("TERM");
     until("the end to begin", async || {
-        program.lines().iter().any(|line| line.contains("Ending"))
+        program
+            .lines()
+            .iter()
+            .any(|line| line.contains("Shutting down"))
     })
     .await;
     assert_eq!(send_review(&trusting).await["response"]["allowed"], true);

@@ -519,7 +519,7 @@ fn a_restored_disk_without_labels_is_reported_with_the_remedy() {
         let ready = condition(&machine, "Ready");
         assert_eq!(
             ready["message"],
-            "PersistentVolumeClaim \"web-root\" exists and does not belong to this Machine: to have it taken over, label it vitistack.io/machine=web and vitistack.io/managed-by=kubevirt-operator, and annotate the Machine with vitistack.io/adopt-disks: \"true\"; if it is another's, rename one of them"
+            "PersistentVolumeClaim \"web-root\" exists and does not belong to this Machine: to let the Machine adopt it, label it vitistack.io/machine=web and vitistack.io/managed-by=kubevirt-operator, and annotate the Machine with vitistack.io/adopt-disks: \"true\"; otherwise rename one of them"
         );
 
         let restored = label("kubevirt-operator".into());

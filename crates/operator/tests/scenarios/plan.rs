@@ -39,8 +39,8 @@ async fn plan_as(scenario: &Scenario, client: kube::Client, yaml: &str) -> PlanO
     );
     let documents = documents::parse(&"given".into(), yaml.as_bytes()).unwrap();
     let documents = documents.into_iter().map(Result::unwrap).collect();
-    let documents = Documents::sort(documents, "default");
-    assert_eq!(documents.wrong, [""; 0]);
+    let documents = Documents::classify(documents, "default");
+    assert_eq!(documents.errors, [""; 0]);
     let now = Time(scenario.cluster.clock()());
     let found = preview(client, &documents, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
@@ -81,7 +81,7 @@ async fn running(name: &str, spec: &str) -> Scenario {
     scenario
 }
 
-const NOTHING: &str = "Nothing would change.\n";
+const NOTHING: &str = "No changes.\n";
 
 #[test]
 fn the_plan_of_a_new_machine_lists_all_its_children() {
@@ -104,7 +104,7 @@ Machine default/web: 4 to create, 0 to change, 0 to delete
   + Secret web-cloud-init (cloud-init data)
   + VirtualMachine web (1 CPU, 2Gi)
 
-In all: 6 to create, 0 to change, 0 to delete.
+Plan: 6 to create, 0 to change, 0 to delete.
 ");
         assert!(output.has_changes);
         assert!(scenario.list("Machine").await.is_empty());
@@ -133,7 +133,7 @@ Machine default/web: 0 to create, 2 to change, 0 to delete
   ~ VirtualMachine web
       spec.template.spec.domain.cpu.sockets: 1 -> 2
 
-In all: 0 to create, 2 to change, 0 to delete.
+Plan: 0 to create, 2 to change, 0 to delete.
 ");
     });
 }
@@ -152,9 +152,9 @@ Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
   ~ VirtualMachine web
       spec.template.spec.domain.cpu.cores: 1 -> 2
       spec.template.spec.domain.memory.guest: 2Gi -> 4Gi
-  ! waits for a restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
+  ! takes effect at the next restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
 
-In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+Plan: 0 to create, 3 to change, 0 to delete, 1 to restart manually.
 ");
         let requested = machine(
             "web",
@@ -229,7 +229,7 @@ fn schema_errors_are_reported_verbatim() {
         let output = plan(&scenario, &format!("{bad}---\n{good}")).await;
         assert_eq!(output.errors.len(), 1, "{:?}", output.errors);
         assert!(
-            output.errors[0].starts_with("given:1: the API server refuses it: ")
+            output.errors[0].starts_with("given:1: the API server refuses the document: ")
                 && output.errors[0].contains("give at most one of"),
             "{:?}",
             output.errors
@@ -304,7 +304,7 @@ Machine default/stopped: 0 to create, 1 to change, 0 to delete
   ~ VirtualMachine stopped
       spec.template.spec.domain.cpu.cores: 2 -> 4
 
-In all: 0 to create, 2 to change, 0 to delete.
+Plan: 0 to create, 2 to change, 0 to delete.
 ");
     });
 }
@@ -364,9 +364,9 @@ Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
       spec.cloudInit.userData: (not shown)
   ~ Secret web-cloud-init (cloud-init data)
   ~ VirtualMachine web (cloud-init data)
-  ! waits for a restart of the guest: cloud-init's data
+  ! takes effect at the next restart of the guest: cloud-init's data
 
-In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+Plan: 0 to create, 3 to change, 0 to delete, 1 to restart manually.
 ");
         let output = plan(&scenario, &machine("web", "{template: small}")).await;
         assert!(!output.text.contains("hunter"), "{}", output.text);
@@ -386,7 +386,7 @@ fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
         preview.is(NOTHING);
         assert_eq!(preview.calls["get secrets"], 1);
         let preview = plan(&scenario, &machine("web", &with("hunter3"))).await;
-        let needed = "waits for a restart of the guest: cloud-init's data";
+        let needed = "takes effect at the next restart of the guest: cloud-init's data";
         assert!(preview.text.contains(needed), "{}", preview.text);
         assert!(
             preview.text.contains("~ Secret web-cloud-init"),
@@ -398,7 +398,7 @@ fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
         let viewer = scenario.cluster.client_of("default", "viewer");
         let preview = plan_as(&scenario, viewer, &machine("web", &with("hunter2"))).await;
         preview.is(NOTHING);
-        let note = "Secret default/web-cloud-init cannot be read";
+        let note = "cannot read Secret default/web-cloud-init";
         assert!(preview.notes[0].starts_with(note), "{:?}", preview.notes);
     });
 }
@@ -529,7 +529,7 @@ fn an_unreadable_secret_is_a_note_and_no_change() {
         let output = plan_as(&scenario, viewer(), &machine("web", &spec("small"))).await;
         output.is(NOTHING);
         assert!(
-            output.notes[0].starts_with("Secret default/boot cannot be read"),
+            output.notes[0].starts_with("cannot read Secret default/boot"),
             "{:?}",
             output.notes
         );

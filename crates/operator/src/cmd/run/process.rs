@@ -1,4 +1,4 @@
-//! The process of the Machine operator.
+//! Process of the Machine operator.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,31 +17,30 @@ use tokio_util::sync::CancellationToken;
 use super::settings::Settings;
 use crate::metrics::Metrics;
 use crate::{
-    cmd::process::{DRAIN, Failure, Process, Served, listen, serve},
+    cmd::process::{DRAIN_TIMEOUT, Endpoint, Failure, Process, listen, serve},
     machine::{KeySecret, Operator, Options, Questions},
-    webhook_certificate::Keeper,
+    webhook_certificate::CertificateController,
 };
 
-/// The Lease of leader election, in the operator's own namespace.
+/// Lease of leader election, in the operator's namespace.
 const LEASE: &str = "kubevirt-operator";
 
-/// How long the webhook goes on once the process is to end: until every node has heard that its pod
-/// ends, API servers are still sent here.
-const LINGER: Duration = Duration::from_secs(3);
+/// Time that the webhook is served after the signal: API servers still connect until every node has
+/// removed the endpoint.
+const WEBHOOK_GRACE_PERIOD: Duration = Duration::from_secs(3);
 
-/// Runs until a signal comes, or something fails.
 pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let exposed = metrics.clone();
     let health = Health::new();
     let served = [
-        Served {
+        Endpoint {
             what: "metrics",
             setting: "METRICS_BIND_ADDRESS",
             address: settings.metrics_bind_address,
             pages: probes::metrics(move || exposed.expose()),
         },
-        Served {
+        Endpoint {
             what: "probes",
             setting: "HEALTH_PROBE_BIND_ADDRESS",
             address: settings.health_probe_bind_address,
@@ -50,7 +49,7 @@ pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
     ];
     let servers = serve(served).await?;
     let ended = operate(settings, metrics, health).await;
-    servers.end().await;
+    servers.stop().await;
     ended
 }
 
@@ -69,12 +68,12 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             .leader_election
             .then(|| (settings.namespace.clone(), LEASE)),
         limits: Limits::rate(settings.client_qps, settings.client_burst),
-        figures: metrics.clone(),
+        metrics: metrics.clone(),
         health: health.clone(),
     };
     let mut served = None;
     let run = process.run(|start| {
-        let keeper = Keeper {
+        let controller = CertificateController {
             open: start.open.clone(),
             client: start.client.clone(),
             names: settings.webhook.names(&settings.namespace),
@@ -109,34 +108,34 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             questions: Questions::default(),
         };
         let stop = start.stop;
-        let keeper = listener.map(|listener| {
-            // With port 0 nobody else knows where.
+        let controller = listener.map(|listener| {
+            // With port 0 the system chooses the port.
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, "Serving the webhook");
             }
             let (handler, stop) = (operator.webhook().handler(), stop.clone());
-            // The Lease is not held for it.
+            // A task of its own: the Lease is released before it stops.
             served = Some(tokio::spawn(serve_webhook(
                 listener.into_listener(),
                 certificate,
                 handler,
                 stop.clone(),
             )));
-            keeper.run(stop)
+            controller.run(stop)
         });
         async move {
-            futures::join!(operator.run(stop), OptionFuture::from(keeper));
+            futures::join!(operator.run(stop), OptionFuture::from(controller));
         }
     });
     run.await?;
     if let Some(served) = served {
-        // It ends by itself, or a panic has ended the process: no handler's is contained.
+        // The task completes, or a panic has aborted the process.
         let _ = served.await;
     }
     Ok(())
 }
 
-/// Serves the webhook until a while after the token is cancelled.
+/// Serves the webhook until the grace period after the token is cancelled.
 async fn serve_webhook(
     listener: TcpListener,
     certificate: Certificate,
@@ -146,10 +145,10 @@ async fn serve_webhook(
     let token = CancellationToken::new();
     let ends = async {
         stop.cancelled().await;
-        sleep(LINGER).await;
+        sleep(WEBHOOK_GRACE_PERIOD).await;
         token.cancel();
-        // For the answers that were begun.
-        sleep(DRAIN.saturating_sub(LINGER)).await;
+        // For answers in flight.
+        sleep(DRAIN_TIMEOUT.saturating_sub(WEBHOOK_GRACE_PERIOD)).await;
     };
     tokio::select! {
         () = tls::serve(listener, certificate, handler, token.clone()) => {}

@@ -1,7 +1,7 @@
-//! Settings of the process: what was given, and what it means.
+//! Settings of `run`.
 //!
-//! [`Given`] is what flags and environment say, word for word; [`Settings`] is what they mean. All
-//! that is wrong is told at once, and nothing starts with half of the settings.
+//! [`Flags`] contains the text of flags and environment variables, [`Settings`] the parsed values. All
+//! errors are reported at once.
 
 #[cfg(test)]
 mod tests;
@@ -14,29 +14,29 @@ use runtime::probes::BindAddress;
 use tracing::info;
 
 use crate::cmd::settings::{
-    Common, GivenCommon, Problem, Reader, boolean, is_label, joined, namespace_name, parsed, rate,
+    Common, CommonFlags, Problem, Reader, boolean, is_label, joined, namespace_name, parsed, rate,
 };
 
-/// The namespace of an operator that is told none.
+/// Namespace of an operator outside of a pod.
 const DEFAULT_NAMESPACE: &str = "kubevirt-operator-system";
 
-/// A shorter interval would do nothing but look at the same caches.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Shorter intervals only add load: reconciles read the caches.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// More requests at a time than this no API server likes.
-const MOST_RECONCILES: usize = 1000;
+/// Bound on the concurrent requests to the API server.
+const MAX_RECONCILES: usize = 1000;
 
 const DEFAULT_QPS: NonZeroU32 = NonZeroU32::new(100).unwrap();
 const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
-/// What flags and environment say. None has a default here: clap would take an empty variable for
-/// given, and templates of charts leave them empty.
+/// Values of flags and environment variables. Defaults are not set here: clap treats an empty variable as
+/// set, and chart templates leave variables empty.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Given {
+pub(crate) struct Flags {
     #[command(flatten)]
-    common: GivenCommon,
+    common: CommonFlags,
 
-    /// How often every Machine is looked at, such as 30s or 1m30s [default: 30s]
+    /// Interval at which every Machine is reconciled, such as 30s or 1m30s [default: 30s]
     #[arg(
         long,
         env = "RECONCILE_INTERVAL",
@@ -45,7 +45,7 @@ pub(crate) struct Given {
     )]
     reconcile_interval: Option<String>,
 
-    /// How many Machines are written at a time [default: 5]
+    /// Maximum number of Machines that are reconciled concurrently [default: 5]
     #[arg(
         long,
         env = "MAX_CONCURRENT_RECONCILES",
@@ -54,7 +54,7 @@ pub(crate) struct Given {
     )]
     max_concurrent_reconciles: Option<String>,
 
-    /// Where /metrics is served, such as :8080 or 127.0.0.1:8080; 0 turns it off [default: :8080]
+    /// Address of /metrics, such as :8080 or 127.0.0.1:8080; 0 disables it [default: :8080]
     #[arg(
         long,
         env = "METRICS_BIND_ADDRESS",
@@ -63,7 +63,7 @@ pub(crate) struct Given {
     )]
     metrics_bind_address: Option<String>,
 
-    /// Where /healthz and /readyz are served; 0 turns them off [default: :8081]
+    /// Address of /healthz and /readyz; 0 disables them [default: :8081]
     #[arg(
         long,
         env = "HEALTH_PROBE_BIND_ADDRESS",
@@ -72,11 +72,11 @@ pub(crate) struct Given {
     )]
     health_probe_bind_address: Option<String>,
 
-    /// Namespace of the operator and its lease [default: the pod's, else kubevirt-operator-system]
+    /// Namespace of the operator and its Lease [default: the pod's, else kubevirt-operator-system]
     #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Namespaces whose Machines are looked after, separated by commas [default: all]
+    /// Comma-separated namespaces to watch [default: all]
     #[arg(
         long,
         env = "WATCH_NAMESPACES",
@@ -85,7 +85,7 @@ pub(crate) struct Given {
     )]
     watch_namespaces: Option<String>,
 
-    /// Namespaces that disks may be copied from, besides a Machine's own, separated by commas
+    /// Comma-separated namespaces that disks may be cloned from, besides the Machine's own
     /// [default: none]
     #[arg(
         long,
@@ -95,7 +95,7 @@ pub(crate) struct Given {
     )]
     clone_source_namespaces: Option<String>,
 
-    /// Whether Secrets with cloud-init data are watched, by their metadata [default: true]
+    /// Whether to watch the metadata of Secrets with cloud-init data [default: true]
     #[arg(
         long,
         env = "WATCH_SECRETS",
@@ -104,19 +104,18 @@ pub(crate) struct Given {
     )]
     watch_secrets: Option<String>,
 
-    /// How many requests a second are sent to the API server [default: 100]
+    /// Maximum requests per second to the API server [default: 100]
     #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
     client_qps: Option<String>,
 
-    /// How many requests are sent at once before that limit holds [default: 200]
+    /// Burst of requests above --client-qps [default: 200]
     #[arg(long, env = "CLIENT_BURST", hide_env_values = true, value_name = "N")]
     client_burst: Option<String>,
 
     #[command(flatten)]
-    webhook: webhook::GivenWebhook,
+    webhook: webhook::WebhookFlags,
 }
 
-/// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) common: Common,
@@ -127,7 +126,7 @@ pub(crate) struct Settings {
     pub(crate) metrics_bind_address: BindAddress,
     pub(crate) health_probe_bind_address: BindAddress,
     pub(crate) namespace: String,
-    /// None: all.
+    /// Empty: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
     pub(crate) clone_source_namespaces: BTreeSet<String>,
     pub(crate) watch_secrets: bool,
@@ -136,9 +135,8 @@ pub(crate) struct Settings {
     pub(crate) webhook: webhook::Settings,
 }
 
-impl Given {
-    /// What was given means this, or these values cannot be used. `pod_namespace` is asked when no
-    /// namespace was given.
+impl Flags {
+    /// Parses the values. `pod_namespace` is the default namespace.
     pub(crate) fn resolve(
         self,
         pod_namespace: impl FnOnce() -> Option<String>,
@@ -205,12 +203,11 @@ impl Given {
                 .unwrap_or(DEFAULT_BURST),
             webhook: webhook.resolve(&mut reader),
         };
-        reader.end(settings)
+        reader.finish(settings)
     }
 }
 
 impl Settings {
-    /// Logs what the process runs with.
     pub(crate) fn log(&self) {
         let Self {
             common,
@@ -260,15 +257,15 @@ impl Settings {
 
 fn interval(text: &str) -> Result<Duration, String> {
     duration::parse_unsigned(text)
-        .filter(|interval| *interval >= SHORTEST_INTERVAL)
+        .filter(|interval| *interval >= MIN_INTERVAL)
         .ok_or_else(|| "must be a duration of at least 1s, such as 30s or 1m30s".to_owned())
 }
 
 fn reconciles(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
-        .filter(|number| (1..=MOST_RECONCILES).contains(number))
-        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_RECONCILES}"))
+        .filter(|number| (1..=MAX_RECONCILES).contains(number))
+        .ok_or_else(|| format!("must be a whole number from 1 to {MAX_RECONCILES}"))
 }
 
 fn namespace_names(text: &str) -> Result<BTreeSet<String>, String> {

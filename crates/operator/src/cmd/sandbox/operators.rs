@@ -1,4 +1,4 @@
-//! The operators that run inside the sandbox, each with its own rights and no others.
+//! Operators inside the sandbox, each with the permissions of its own service account.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -22,53 +22,51 @@ use crate::{
     installation::{KUBEVIRT_RIGHTS, MACHINE_RIGHTS, NAMESPACE, WEBHOOK},
     kubevirt::{self, webhook::Webhook},
     machine,
-    review::Unanswered,
+    review::ReviewError,
 };
 
-/// The namespace of the Machine operator, and its service account.
+/// Namespace and service account of the Machine operator.
 const MACHINES: (&str, &str) = (NAMESPACE, "kubevirt-operator-controller-manager");
 
-/// How long the CA of the webhook is valid: no sandbox runs longer.
-const TRUSTED: SignedDuration = SignedDuration::from_hours(24 * 365 * 10);
+/// Validity of the webhook's CA, longer than any sandbox runs.
+const CA_VALIDITY: SignedDuration = SignedDuration::from_hours(24 * 365 * 10);
 
-/// The namespace of KubeVirt, and the service account of its operator.
+/// Namespace of KubeVirt and service account of its operator.
 const KUBEVIRT: (&str, &str) = ("kubevirt", "kubevirt-operator");
 
-/// Where the simulated images come from.
+/// Registry of the simulated images.
 const REGISTRY: &str = "registry.example/kubevirt";
 
-/// The version of KubeVirt that is installed at the start.
+/// KubeVirt version to install at the start.
 const VERSION: &str = "v1.9.0";
 
-/// The operator's definition of KubeVirt is there within that time.
-const DEFINED: Duration = Duration::from_secs(30);
+/// Time within which the operator installs the CustomResourceDefinition of KubeVirt.
+const CRD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An operator that runs.
-pub(super) struct Running {
+pub(super) struct RunningOperator {
     stop: CancellationToken,
-    running: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningOperator {
     fn start(run: impl FnOnce(CancellationToken) -> JoinHandle<()>) -> Self {
         let stop = CancellationToken::new();
-        let running = run(stop.clone());
-        Self { stop, running }
+        let task = run(stop.clone());
+        Self { stop, task }
     }
 
-    /// Ends it.
     pub(super) async fn stop(self) {
         self.stop.cancel();
-        // One that has panicked has said so already.
-        let _ = self.running.await;
+        // A panic is already reported.
+        let _ = self.task.await;
     }
 }
 
-/// Runs the Machine operator, and its webhook if that is wished.
+/// Runs the Machine operator, optionally with its webhook.
 pub(super) async fn machines(
     cluster: &Cluster,
     with_webhook: bool,
-) -> Result<Running, Box<dyn Error>> {
+) -> Result<RunningOperator, Box<dyn Error>> {
     grant(&cluster.client(), MACHINE_RIGHTS).await?;
     let server = cluster.server().clone();
     let client = server.client_of(MACHINES.0, MACHINES.1);
@@ -77,27 +75,26 @@ pub(super) async fn machines(
     let operator = machine::Operator::alone(client, options, Arc::new(move || server.now()));
     if with_webhook {
         let webhook = operator.webhook();
-        answer_webhooks(cluster, MACHINES.0, move |path, review| {
+        serve_webhook(cluster, MACHINES.0, move |path, review| {
             let webhook = webhook.clone();
             Box::pin(async move { webhook.review(&path, &review).await })
         });
     }
-    let running = Running::start(|stop| tokio::spawn(operator.run(stop)));
+    let running = RunningOperator::start(|stop| tokio::spawn(operator.run(stop)));
     if with_webhook {
         configure_webhook(&cluster.client(), now).await?;
     }
     Ok(running)
 }
 
-/// Lets the API server ask the webhook. Inside one process nobody shows a certificate, but there has
-/// to be a CA to trust.
+/// Registers the webhook. No certificate is checked inside the process, but the configuration needs a CA.
 async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let authority = Request {
         common_name: "kubevirt-operator-webhook".to_owned(),
         dns_names: Vec::new(),
         usage: Usage::Ca,
         not_before: now,
-        not_after: now + TRUSTED,
+        not_after: now + CA_VALIDITY,
     };
     let authority = issue(&authority, None)?.certificate;
     let bundle = serde_json::to_value(ByteString(authority.into_bytes()))?;
@@ -112,8 +109,11 @@ async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Runs the KubeVirt operator, and asks it for KubeVirt.
-pub(super) async fn kubevirt(cluster: &Cluster, speed: Speed) -> Result<Running, Box<dyn Error>> {
+/// Runs the KubeVirt operator, and creates a KubeVirt resource.
+pub(super) async fn kubevirt(
+    cluster: &Cluster,
+    speed: Speed,
+) -> Result<RunningOperator, Box<dyn Error>> {
     let (namespace, account) = KUBEVIRT;
     grant(&cluster.client(), KUBEVIRT_RIGHTS).await?;
     let server = cluster.server().clone();
@@ -130,22 +130,22 @@ pub(super) async fn kubevirt(cluster: &Cluster, speed: Speed) -> Result<Running,
         ..kubevirt::Options::default()
     };
     let webhook = Webhook::new(client.clone(), options.operator.clone());
-    answer_webhooks(cluster, namespace, move |path, review| {
+    serve_webhook(cluster, namespace, move |path, review| {
         let webhook = webhook.clone();
         Box::pin(async move { webhook.review(&path, &review).await })
     });
     let clock = Arc::new(move || server.now());
     let operator = kubevirt::Operator::alone(client, options, clock);
-    let running = Running::start(|stop| tokio::spawn(operator.run(stop)));
-    ask_for_kubevirt(&cluster.client()).await?;
+    let running = RunningOperator::start(|stop| tokio::spawn(operator.run(stop)));
+    create_kubevirt(&cluster.client()).await?;
     Ok(running)
 }
 
-/// Answers for the webhook of the operator in a namespace.
-fn answer_webhooks(
+/// Serves the webhook of the operator in a namespace.
+fn serve_webhook(
     cluster: &Cluster,
     namespace: &str,
-    review: impl Fn(String, Vec<u8>) -> BoxFuture<'static, Result<Value, Unanswered>>
+    review: impl Fn(String, Vec<u8>) -> BoxFuture<'static, Result<Value, ReviewError>>
     + Send
     + Sync
     + 'static,
@@ -154,31 +154,31 @@ fn answer_webhooks(
         let answer = review(path, body.to_string().into_bytes());
         Box::pin(async move { answer.await.map_err(|error| error.to_string()) })
     });
-    // Both have the same name, each in its namespace.
+    // Both operators use this name, in their namespaces.
     let service = "kubevirt-operator-webhook";
     cluster
         .server()
         .answer_for_service(namespace, service, backend);
 }
 
-/// Creates the KubeVirt resource, unless a cluster that was kept has one.
-async fn ask_for_kubevirt(client: &Client) -> Result<(), Box<dyn Error>> {
+/// Creates the KubeVirt resource, unless a resumed cluster has one.
+async fn create_kubevirt(client: &Client) -> Result<(), Box<dyn Error>> {
     let wanted: KubeVirt = serde_json::from_value(serde_json::json!({
         "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
         "metadata": { "name": "kubevirt", "namespace": KUBEVIRT.0 },
         "spec": {
             "imageTag": VERSION, "imageRegistry": REGISTRY,
-            // No node of the sandbox is a control plane.
+            // The sandbox has no control plane nodes.
             "infra": { "nodePlacement": {} },
         },
     }))?;
     let api: Api<KubeVirt> = Api::namespaced(client.clone(), KUBEVIRT.0);
-    let created = timeout(DEFINED, async {
+    let created = timeout(CRD_TIMEOUT, async {
         loop {
             match api.create(&PostParams::default(), &wanted).await {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
-                // The operator is about to install the definition.
+                // The operator has not installed the definition yet.
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     sleep(Duration::from_millis(50)).await;
                 }

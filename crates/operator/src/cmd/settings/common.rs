@@ -1,4 +1,4 @@
-//! The settings that both operators have.
+//! Settings of both operators.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -6,15 +6,14 @@ use runtime::logs::{Format, Level};
 
 use super::{Reader, boolean, parsed};
 
-/// What flags and environment say. None has a default here: clap would take an empty variable for
-/// given, and templates of charts leave them empty.
+/// Values of flags and environment variables, without defaults (see [`super`]).
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct GivenCommon {
-    /// Kubeconfig of the cluster to act on; without one, the cluster it runs in
+pub(crate) struct CommonFlags {
+    /// Path of a kubeconfig; without it, the in-cluster configuration is used
     #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "PATH")]
     kubeconfig: Option<OsString>,
 
-    /// Whether to act only while holding the lease, so that replicas can stand by [default: true]
+    /// Whether to use leader election, so that only one replica is active [default: true]
     #[arg(
         long,
         env = "LEADER_ELECTION",
@@ -25,11 +24,11 @@ pub(crate) struct GivenCommon {
     )]
     leader_election: Option<String>,
 
-    /// How much is logged: error, warn, info, debug or trace [default: info]
+    /// Log level: error, warn, info, debug or trace [default: info]
     #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
     log_level: Option<String>,
 
-    /// What a line of the log is: json or text [default: json]
+    /// Log format: json or text [default: json]
     #[arg(
         long,
         env = "LOG_FORMAT",
@@ -39,17 +38,16 @@ pub(crate) struct GivenCommon {
     log_format: Option<String>,
 }
 
-/// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Common {
-    /// Files to merge, the first wins; none: the cluster that the process runs in.
+    /// Files to merge, the first takes precedence; empty: in-cluster configuration.
     pub(crate) kubeconfig: Vec<PathBuf>,
     pub(crate) leader_election: bool,
     pub(crate) log_level: Level,
     pub(crate) log_format: Format,
 }
 
-impl GivenCommon {
+impl CommonFlags {
     pub(crate) fn resolve(self, reader: &mut Reader) -> Common {
         let Self {
             kubeconfig,

@@ -1,3 +1,5 @@
+//! Command `virt-operator plan`.
+
 use std::path::PathBuf;
 
 use api::Time;
@@ -12,24 +14,23 @@ use crate::{
     },
     kubevirt::{
         file,
-        preview::{Preview, Question, preview},
+        preview::{Preview, PreviewRequest, preview},
     },
     report::Report,
 };
 
-/// Show what the operator would do, before anything is touched
+/// Preview the rollout or removal of KubeVirt
 ///
-/// Looks for what would go wrong (the version of Kubernetes, rights that are missing, pods that are
-/// not let in, placement that no node meets, stored versions, images), and goes from stage to stage
-/// to the end: objects that would be created (+), changed (~) and deleted (-), certificates that
-/// would be issued (*), and components that would be rolled out (>). Nothing is written.
+/// Runs the preflight (Kubernetes version, missing permissions, pod security, placement, stored
+/// versions, images) and lists the changes of each stage: objects to create (+), change (~) and delete
+/// (-), certificates to issue (*), and components to roll out (>). Nothing is written.
 ///
-/// The resource that is given takes the place of the one in the cluster; labels and annotations come
-/// to those that are there. The install strategy is that of the file, or that in the cluster; where
-/// there is neither, a Job would write it first, and nothing is known of what follows.
+/// The given resource replaces the spec of the one in the cluster; its labels and annotations are added.
+/// The install strategy is that of the file, or that in the cluster. If there is neither, a Job writes it
+/// first, and the preview ends there.
 ///
-/// Exit status: 0 nothing would change, 2 something would, 1 something is wrong: a file cannot be
-/// read, or it would not come to its end.
+/// Exit status: 0 no changes, 2 changes, 1 an error: a file cannot be read, or the rollout would not
+/// complete.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,8 +41,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE|-")]
     filename: Option<PathBuf>,
 
-    /// File with the install strategy of a release, as YAML, packed with gzip or not, or as a
-    /// ConfigMap; can be repeated [default: that in the cluster]
+    /// File with the install strategy of a release: YAML, optionally compressed with gzip, or a
+    /// ConfigMap; can be repeated [default: that of the cluster]
     #[arg(long, value_name = "FILE")]
     strategy: Vec<PathBuf>,
 
@@ -91,13 +92,13 @@ impl Args {
         };
         let connected = self.cluster.connect().await;
         let (client, _) = connected.map_err(|error| error.to_string())?;
-        let question = Question {
+        let request = PreviewRequest {
             operator,
             strategies,
             kubevirt,
         };
         let now = Time(jiff::Timestamp::now());
-        let preview = preview(client, question, now).await;
+        let preview = preview(client, request, now).await;
         Ok(show(&preview.map_err(|error| error.to_string())?, report))
     }
 }
@@ -113,5 +114,5 @@ fn show(preview: &Preview, report: &mut Report) -> Outcome {
         fails: preview.fails(),
         has_changes: preview.has_changes(),
     };
-    shown.end(|out| preview.print(out), report)
+    shown.finish(|out| preview.print(out), report)
 }

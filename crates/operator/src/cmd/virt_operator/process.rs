@@ -1,4 +1,4 @@
-//! The process of the KubeVirt operator.
+//! Process of the KubeVirt operator.
 
 use std::sync::Arc;
 
@@ -12,21 +12,20 @@ use runtime::{
 use super::settings::Settings;
 use crate::metrics::InstallationMetrics;
 use crate::{
-    cmd::process::{Failure, Process, Served, listen, serve},
-    kubevirt::{Given, Operator, Options, webhook::Webhook},
+    cmd::process::{Endpoint, Failure, Process, listen, serve},
+    kubevirt::{Operator, Options, StrategyFile, webhook::Webhook},
 };
 
-/// The Lease of leader election, in the operator's own namespace. It is KubeVirt's own, so that
-/// never more than one operator acts.
+/// Lease of leader election, in the operator's namespace. KubeVirt's virt-operator uses the same one, so
+/// that only one of them is active.
 const LEASE: &str = "virt-operator";
 
-/// Runs until a signal comes, or something fails.
-pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<(), Failure> {
+pub(super) async fn run(settings: Settings, strategies: Vec<StrategyFile>) -> Result<(), Failure> {
     let config = client::connect(&settings.common.kubeconfig).await?;
     let host = config.cluster_url.authority().map(ToString::to_string);
     let metrics = InstallationMetrics::new(env!("CARGO_PKG_VERSION"), &host.unwrap_or_default());
     let health = Health::new();
-    let served = [Served {
+    let served = [Endpoint {
         what: "metrics and probes",
         setting: "METRICS_BIND_ADDRESS",
         address: settings.metrics_bind_address,
@@ -43,7 +42,7 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
             .leader_election
             .then(|| (settings.operator.namespace.clone(), LEASE)),
         limits: Limits::rate(settings.client_qps, settings.client_burst),
-        figures: metrics.clone(),
+        metrics: metrics.clone(),
         health: health.clone(),
     };
     let run = process.run(|start| {
@@ -72,11 +71,11 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
         }
     });
     let ended = run.await;
-    servers.end().await;
+    servers.stop().await;
     ended
 }
 
-/// `/metrics`, `/healthz` and `/readyz` on one port, as KubeVirt's own operator has them.
+/// `/metrics`, `/healthz` and `/readyz` on one port, as in KubeVirt's virt-operator.
 fn pages(metrics: InstallationMetrics, health: Health) -> Pages {
     let health = probes::health(health);
     let metrics = probes::metrics(move || metrics.expose());

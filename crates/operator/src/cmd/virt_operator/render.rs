@@ -1,3 +1,5 @@
+//! Command `virt-operator render`.
+
 use std::{
     io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
@@ -14,19 +16,19 @@ use plan::kubevirt::{
 use crate::{
     cmd::{Outcome, written},
     documents::{self, Document},
-    kubevirt::{Given, file},
+    kubevirt::{StrategyFile, file},
     report::Report,
     yaml,
 };
 
-/// Print the objects that a KubeVirt resource becomes
+/// Print the objects of a KubeVirt installation
 ///
-/// Prints every object of the release as it would be applied: with labels, placement, replicas,
-/// budgets and patches. What only a cluster can know is left to it, with a note on standard error:
-/// certificates are made there, and the cluster is taken for one that serves every kind of the
-/// strategy but those of OpenShift.
+/// Prints every object of the release as it would be applied, with labels, placement, replicas,
+/// PodDisruptionBudgets and patches. What depends on the cluster is left out, with a note on standard
+/// error: certificates are issued in the cluster. The cluster is assumed to serve all kinds of the
+/// strategy except those of OpenShift.
 ///
-/// Exit status: 0 all was rendered, 1 something was wrong, 2 something could not be read.
+/// Exit status: 0 success, 1 an invalid resource, 2 a file cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE|-")]
     filename: PathBuf,
 
-    /// File with the install strategy of the release, as YAML, packed with gzip or not, or as a
+    /// File with the install strategy of the release: YAML, optionally compressed with gzip, or a
     /// ConfigMap
     #[arg(long, value_name = "FILE")]
     strategy: PathBuf,
@@ -64,7 +66,7 @@ impl Args {
         };
         match rendered(&kubevirt, &strategy) {
             Ok(desired) => {
-                remark(&desired, &strategy.strategy, report);
+                report_notes(&desired, &strategy.strategy, report);
                 written(print(&desired), report)
             }
             Err(message) => {
@@ -75,11 +77,10 @@ impl Args {
     }
 }
 
-/// The namespace of a resource that names none: the one that strategies are mostly for.
+/// Default namespace: the one that install strategies usually contain.
 const NAMESPACE: &str = "kubevirt";
 
-/// The only KubeVirt resource among the documents of a file. `namespace` is that of one that names
-/// none.
+/// The only KubeVirt resource among the documents of a file. `namespace` is the default.
 pub(super) fn kubevirt(path: &Path, namespace: &str) -> Result<KubeVirt, (Outcome, String)> {
     let unreadable = |error: documents::ReadError| (Outcome::Unreadable, error.to_string());
     let mut found = Vec::new();
@@ -96,7 +97,7 @@ pub(super) fn kubevirt(path: &Path, namespace: &str) -> Result<KubeVirt, (Outcom
     }
     let [Document { origin, value }] = found.as_slice() else {
         let message = format!(
-            "{}: has {} KubeVirt resources; give one, as there is one in a cluster",
+            "{}: contains {} KubeVirt resources: pass exactly one",
             path.display(),
             found.len()
         );
@@ -122,12 +123,13 @@ fn is_kubevirt(document: &Document) -> bool {
     text("kind") == Some("KubeVirt") && group.is_some_and(|(group, _)| group == "kubevirt.io")
 }
 
-fn rendered(kubevirt: &KubeVirt, given: &Given) -> Result<Desired, String> {
+fn rendered(kubevirt: &KubeVirt, given: &StrategyFile) -> Result<Desired, String> {
     let served = served(&given.strategy);
-    let target = wanted(kubevirt, given, &served)?;
+    let target = target_of(kubevirt, given, &served)?;
     if target.version != given.version {
         return Err(format!(
-            "the install strategy is of {}, and {} is asked for: give the strategy of that release",
+            "the install strategy is of version {}, but the KubeVirt resource asks for {}: pass the \
+             strategy of that release",
             given.version, target.version
         ));
     }
@@ -141,8 +143,8 @@ fn rendered(kubevirt: &KubeVirt, given: &Given) -> Result<Desired, String> {
     desired(kubevirt, &target, &given.strategy, &facts).map_err(|error| error.to_string())
 }
 
-/// What is wanted by a resource that leaves the release, or its registry, to the strategy.
-fn wanted(kubevirt: &KubeVirt, given: &Given, served: &Served) -> Result<Target, String> {
+/// Target of a resource; version and registry default to those of the strategy.
+fn target_of(kubevirt: &KubeVirt, given: &StrategyFile, served: &Served) -> Result<Target, String> {
     let registry = registry(&given.strategy).unwrap_or_default();
     let operator = Operator {
         namespace: kubevirt.metadata.namespace.clone().unwrap_or_default(),
@@ -152,7 +154,7 @@ fn wanted(kubevirt: &KubeVirt, given: &Given, served: &Served) -> Result<Target,
     target(kubevirt, &operator, served).map_err(|error| error.to_string())
 }
 
-/// Where the images of a strategy are.
+/// Registry of the images in a strategy.
 fn registry(strategy: &Strategy) -> Option<String> {
     let mut workloads = strategy.objects.iter();
     workloads.find_map(|object| {
@@ -166,7 +168,7 @@ fn registry(strategy: &Strategy) -> Option<String> {
     })
 }
 
-/// Every kind of a strategy but those of OpenShift.
+/// All kinds of a strategy except those of OpenShift.
 fn served(strategy: &Strategy) -> Served {
     let objects = strategy.objects.iter();
     let objects = objects.filter(|object| !object.id.group.ends_with(".openshift.io"));
@@ -180,27 +182,27 @@ fn served(strategy: &Strategy) -> Served {
     }
 }
 
-fn remark(desired: &Desired, strategy: &Strategy, report: &mut Report) {
+fn report_notes(desired: &Desired, strategy: &Strategy, report: &mut Report) {
     for repair in &strategy.repairs {
-        report.remark(format_args!("repaired in the install strategy: {repair}"));
+        report.general_note(format_args!("repaired in the install strategy: {repair}"));
     }
     for note in &desired.notes {
-        report.remark(note);
+        report.general_note(note);
     }
     for omitted in &desired.omitted {
         let (OmissionReason::TurnedOff(why)
         | OmissionReason::NotServed(why)
         | OmissionReason::NotYet(why)) = &omitted.reason;
-        report.remark(format_args!("{} is left out: {why}", omitted.id));
+        report.general_note(format_args!("{} is left out: {why}", omitted.id));
     }
-    report.remark(format_args!(
-        "certificates are made in the cluster: {} Secrets and {} ConfigMaps are not shown, and no \
+    report.general_note(format_args!(
+        "certificates are issued in the cluster: {} Secrets and {} ConfigMaps are not shown, and no \
          caBundle",
         desired.secrets.len(),
         desired.config_maps.len()
     ));
-    report.remark(
-        "virt-api has more pods where there are more nodes, unless spec.infra.replicas is set",
+    report.general_note(
+        "the replicas of virt-api depend on the number of nodes, unless spec.infra.replicas is set",
     );
 }
 

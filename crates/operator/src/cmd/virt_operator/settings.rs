@@ -1,4 +1,4 @@
-//! Settings of the process: what was given, and what it means.
+//! Settings of `virt-operator`.
 
 #[cfg(test)]
 mod tests;
@@ -10,22 +10,22 @@ use runtime::probes::BindAddress;
 use tracing::info;
 
 use crate::cmd::settings::{
-    Common, GivenCommon, Problem, Reader, is_label, joined, namespace_name, parsed, rate,
+    Common, CommonFlags, Problem, Reader, is_label, joined, namespace_name, parsed, rate,
 };
 
-/// The namespace of an operator that is told none: KubeVirt's own.
+/// Namespace of an operator outside of a pod: KubeVirt's default.
 const DEFAULT_NAMESPACE: &str = "kubevirt";
 
 const DEFAULT_QPS: NonZeroU32 = NonZeroU32::new(50).unwrap();
 const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
-/// Every component gets what begins with this into its environment.
+/// Prefix of variables that are passed on to every component.
 const PASSTHROUGH: &str = "KV_IO_EXTRA_ENV_";
 
-/// The old name of VIRT_OPERATOR_IMAGE.
+/// Old name of VIRT_OPERATOR_IMAGE.
 const OLD_IMAGE: &str = "OPERATOR_IMAGE";
 
-/// Images of single components.
+/// Variables with images of single components.
 const IMAGES: [&str; 12] = [
     "VIRT_API_IMAGE",
     "VIRT_CONTROLLER_IMAGE",
@@ -41,19 +41,19 @@ const IMAGES: [&str; 12] = [
     "SIDECAR_SHIM_IMAGE",
 ];
 
-/// What flags and environment say. None has a default here: clap would take an empty variable for
-/// given, and templates of charts leave them empty.
+/// Values of flags and environment variables, without defaults: clap treats an empty variable as set, and
+/// chart templates leave variables empty.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct Given {
+pub(crate) struct Flags {
     #[command(flatten)]
-    common: GivenCommon,
+    common: CommonFlags,
 
-    /// File with the install strategy of a release, as YAML, packed with gzip or not, or as a
-    /// ConfigMap; can be repeated. Versions without one are dumped by a Job of the release itself
+    /// File with the install strategy of a release: YAML, optionally compressed with gzip, or a
+    /// ConfigMap; can be repeated. For other versions, a Job of the release writes the strategy
     #[arg(long, value_name = "FILE")]
     strategy: Vec<PathBuf>,
 
-    /// Where /metrics, /healthz and /readyz are served, such as :8186; 0 turns it off
+    /// Address of /metrics, /healthz and /readyz, such as :8186; 0 disables them
     /// [default: :8186]
     #[arg(
         long,
@@ -63,8 +63,7 @@ pub(crate) struct Given {
     )]
     metrics_bind_address: Option<String>,
 
-    /// Where the API server asks about KubeVirt resources, with TLS; 0 turns it off
-    /// [default: :8444]
+    /// Address of the admission webhook of KubeVirt resources; 0 disables it [default: :8444]
     #[arg(
         long,
         env = "WEBHOOK_BIND_ADDRESS",
@@ -76,7 +75,7 @@ pub(crate) struct Given {
     #[command(flatten)]
     identity: Identity,
 
-    /// How many requests a second are sent to the API server [default: 50]
+    /// Maximum requests per second to the API server [default: 50]
     #[arg(
         long,
         env = "VIRT_OPERATOR_CLIENT_QPS",
@@ -85,7 +84,7 @@ pub(crate) struct Given {
     )]
     client_qps: Option<String>,
 
-    /// How many requests are sent at once before that limit holds [default: 100]
+    /// Burst of requests above --client-qps [default: 100]
     #[arg(
         long,
         env = "VIRT_OPERATOR_CLIENT_BURST",
@@ -95,14 +94,15 @@ pub(crate) struct Given {
     client_burst: Option<String>,
 }
 
-/// Who and where the operator is: what a KubeVirt resource becomes depends on it.
+/// Settings of the operator that the rendered objects depend on.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Identity {
-    /// Namespace of the operator, of its lease and of KubeVirt [default: the pod's, else kubevirt]
+    /// Namespace of the operator, its Lease and KubeVirt [default: the pod's, else kubevirt]
     #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Service account of the Jobs that dump strategies [default: virt-operator-install-strategy]
+    /// Service account of the Jobs that write install strategies
+    /// [default: virt-operator-install-strategy]
     #[arg(
         long,
         env = "STRATEGY_SERVICE_ACCOUNT",
@@ -111,8 +111,7 @@ pub(crate) struct Identity {
     )]
     strategy_service_account: Option<String>,
 
-    /// Image of KubeVirt's own operator: its registry and version are those of a KubeVirt resource
-    /// that names none
+    /// Image of KubeVirt's virt-operator: default registry and version of a KubeVirt resource
     #[arg(
         long,
         env = "VIRT_OPERATOR_IMAGE",
@@ -121,7 +120,7 @@ pub(crate) struct Identity {
     )]
     virt_operator_image: Option<String>,
 
-    /// Version of KubeVirt, where images are named by digest
+    /// Version of KubeVirt, if images are referenced by digest
     #[arg(
         long,
         env = "KUBEVIRT_VERSION",
@@ -131,7 +130,6 @@ pub(crate) struct Identity {
     kubevirt_version: Option<String>,
 }
 
-/// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) common: Common,
@@ -143,9 +141,9 @@ pub(crate) struct Settings {
     pub(crate) client_burst: NonZeroU32,
 }
 
-impl Given {
-    /// What was given means this, or these values cannot be used. `pod_namespace` is asked when no
-    /// namespace was given; images and what is passed on come from `environment`.
+impl Flags {
+    /// Parses the values. `pod_namespace` is the default namespace; images and passed-on variables come
+    /// from `environment`.
     pub(crate) fn resolve(
         self,
         pod_namespace: impl FnOnce() -> Option<String>,
@@ -184,12 +182,11 @@ impl Given {
                 )
                 .unwrap_or(DEFAULT_BURST),
         };
-        reader.end(settings)
+        reader.finish(settings)
     }
 }
 
 impl Identity {
-    /// What was given means this, or these values cannot be used.
     pub(crate) fn resolve(
         self,
         pod_namespace: impl FnOnce() -> Option<String>,
@@ -197,7 +194,7 @@ impl Identity {
     ) -> Result<Operator, Vec<Problem>> {
         let mut reader = Reader::default();
         let operator = self.read(&mut reader, pod_namespace, environment);
-        reader.end(operator)
+        reader.finish(operator)
     }
 
     fn read(
@@ -250,7 +247,7 @@ impl Identity {
 }
 
 impl Settings {
-    /// Logs what the process runs with. What is passed on to components may be secret.
+    /// Logs the settings. Values of passed-on variables may be confidential and are left out.
     pub(crate) fn log(&self) {
         let Self {
             common,

@@ -1,4 +1,4 @@
-//! Rounds of writes: begun beside each other, and what is learned from their answers.
+//! Requests of the KubeVirt controller: sends a batch of writes and reads, and processes the answers.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::{Controller, Listing, Past, look};
+use super::{Controller, Discovery, LastWrites, reconcile};
 use crate::kubevirt::{
     definition,
     execute::{self, Answer, Executor, Failure, Target, Work},
@@ -30,14 +30,13 @@ use crate::kubevirt::{
     strategies::{self, Read},
 };
 
-/// How many writes are under way at a time.
+/// Maximum number of writes in flight.
 const CONCURRENCY: usize = 10;
 
-/// How often it is asked for kinds that are not listed, over about a minute.
-const SEEKS: u32 = 6;
+/// Number of discovery requests for a missing kind, over about a minute.
+const MAX_DISCOVERIES: u32 = 6;
 
-/// What came of a request.
-pub(super) enum Done {
+pub(super) enum CompletedRequest {
     Step {
         uid: String,
         subject: Id,
@@ -52,45 +51,45 @@ pub(super) enum Done {
         events: Vec<Event>,
         answers: Result<Vec<Answer>, Failure>,
     },
-    Listed(Result<kinds::Listing, Error>),
-    Defined(Result<(), Failure>),
-    Read(Box<Read>),
-    /// A step that was not tried, since another one was refused for a cause that they may share.
+    Discovery(Result<kinds::Listing, Error>),
+    CrdInstalled(Result<(), Failure>),
+    StrategyRead(Box<Read>),
+    /// A step that was not sent, because another one was refused for a cause that they may share.
     Skipped,
 }
 
-/// What is not begun any more in a round of writes, because others of it were refused.
+/// Refusals in a batch of writes, because of which its remaining writes are skipped.
 #[derive(Clone, Default)]
-struct Blocked(Arc<Mutex<Refusals>>);
+struct BatchRefusals(Arc<Mutex<Refusals>>);
 
-/// The refusals of a round whose cause others of it may share.
+/// Shared causes of refusals in a batch.
 #[derive(Default)]
 struct Refusals {
-    /// The cause may stop any kind.
+    /// A cause that may affect any kind.
     any: bool,
     kinds: BTreeSet<Kind>,
 }
 
-impl Blocked {
-    fn locked(&self) -> MutexGuard<'_, Refusals> {
+impl BatchRefusals {
+    fn lock(&self) -> MutexGuard<'_, Refusals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn blocks(&self, subject: &Id) -> bool {
-        let refusals = self.locked();
+    fn skips(&self, subject: &Id) -> bool {
+        let refusals = self.lock();
         refusals.any || refusals.kinds.contains(&kind(subject))
     }
 
-    fn refused(&self, cause: &Cause, subject: &Id) {
-        let mut refusals = self.locked();
+    fn add(&self, cause: &Cause, subject: &Id) {
+        let mut refusals = self.lock();
         refusals.any |= cause.is_named();
         refusals.kinds.insert(kind(subject));
     }
 }
 
 impl Controller {
-    /// Begins a round of writes.
-    pub(super) fn begin(
+    /// Starts a batch of writes.
+    pub(super) fn start(
         &mut self,
         target: Target,
         works: Vec<Work>,
@@ -98,43 +97,43 @@ impl Controller {
         events: Vec<Event>,
         now: Instant,
     ) {
-        let past = self.past.entry(target.uid().to_owned()).or_default();
+        let last = self.last_writes.entry(target.uid().to_owned()).or_default();
         if !works.is_empty() {
             let steps = works.iter().map(|work| &work.step);
-            past.steps = Some((look::fingerprint(steps), now));
+            last.steps = Some((reconcile::fingerprint(steps), now));
         }
         if let Some((old, new)) = &status {
             if progress(old) != progress(new) {
                 self.memory.progress_at = Some(Time((self.tools.clock)()));
             }
-            past.status = Some((Fingerprint::of(&new.to_string()), now));
-            past.status_at = Some(now);
+            last.status = Some((Fingerprint::of(&new.to_string()), now));
+            last.status_at = Some(now);
         }
         let executor = Executor {
             requests: self.requests.clone(),
             target,
             clock: Arc::clone(&self.tools.clock),
         };
-        let places = Arc::new(Semaphore::new(CONCURRENCY));
-        let blocked = Blocked::default();
+        let permits = Arc::new(Semaphore::new(CONCURRENCY));
+        let refusals = BatchRefusals::default();
         for Work { step, resource } in works {
             let subject = execute::subject(&executor.target, &step.action);
-            Report::of_step(&subject, &step);
+            Report::step(&subject, &step);
             let fingerprint = execute::fingerprint(&step.action);
-            let (executor, places) = (executor.clone(), Arc::clone(&places));
-            let blocked = blocked.clone();
+            let (executor, permits) = (executor.clone(), Arc::clone(&permits));
+            let refusals = refusals.clone();
             self.push(async move {
-                // Never closed.
-                let _place = places.acquire().await;
-                if blocked.blocks(&subject) {
-                    return Done::Skipped;
+                // The semaphore is never closed.
+                let _permit = permits.acquire().await;
+                if refusals.skips(&subject) {
+                    return CompletedRequest::Skipped;
                 }
-                let answers = executor.carry_out(step.action, resource.as_ref()).await;
+                let answers = executor.execute(step.action, resource.as_ref()).await;
                 let failure = answers.as_ref().err();
                 if let Some(cause) = failure.and_then(|failure| failure.cause(&subject)) {
-                    blocked.refused(&cause, &subject);
+                    refusals.add(&cause, &subject);
                 }
-                Done::Step {
+                CompletedRequest::Step {
                     uid: executor.target.uid().to_owned(),
                     subject,
                     fingerprint,
@@ -147,7 +146,7 @@ impl Controller {
             let fingerprint = Fingerprint::of(&new.to_string());
             self.push(async move {
                 let answers = executor.write_status(&old, &new).await;
-                Done::Status {
+                CompletedRequest::Status {
                     uid: executor.target.uid().to_owned(),
                     subject: executor.target.status_id(),
                     fingerprint,
@@ -158,137 +157,143 @@ impl Controller {
         }
     }
 
-    fn push(&self, work: impl Future<Output = Done> + Send + 'static) {
-        let work: BoxFuture<'static, Done> = work.boxed();
-        self.writing.push(work);
+    fn push(&self, request: impl Future<Output = CompletedRequest> + Send + 'static) {
+        let request: BoxFuture<'static, CompletedRequest> = request.boxed();
+        self.in_flight.push(request);
     }
 
-    /// Asks what the API server serves.
-    pub(super) fn list_kinds(&mut self) {
-        // What is known meanwhile is not less than it was.
-        self.listing = match self.listing {
-            Listing::Known(_) => Listing::Known(None),
-            Listing::Wanted(_) | Listing::Asked => Listing::Asked,
+    /// Starts the discovery of served kinds.
+    pub(super) fn discover(&mut self) {
+        // The known kinds stay valid meanwhile.
+        self.discovery = match self.discovery {
+            Discovery::Complete(_) => Discovery::Complete(None),
+            Discovery::Needed(_) | Discovery::InFlight => Discovery::InFlight,
         };
         let requests = self.requests.clone();
-        self.push(async move { Done::Listed(kinds::Listing::ask(&requests).await) });
+        self.push(
+            async move { CompletedRequest::Discovery(kinds::Listing::read(&requests).await) },
+        );
     }
 
-    /// What the API server serves, as far as it says. It may take a moment until it lists what was
-    /// defined just now; what it does not list then is not served until definitions change.
-    fn listed(&mut self, listing: kinds::Listing, now: Instant) {
-        self.kinds.list(listing);
-        let seeks = self.kinds.lacks() && self.unlisted < SEEKS;
-        let again = seeks.then(|| now + Schedule::WATCH.delay(self.unlisted, &mut self.random));
-        self.unlisted = self.unlisted.saturating_add(u32::from(seeks));
-        self.listing = Listing::Known(again);
-        self.follow_kinds();
+    /// Processes the discovered kinds. The API server may list a new kind with some delay; a kind that
+    /// is still missing then is not served until definitions change.
+    fn on_discovery(&mut self, listing: kinds::Listing, now: Instant) {
+        self.kinds.update(listing);
+        let attempts = self.incomplete_discoveries;
+        let is_repeated = self.kinds.is_incomplete() && attempts < MAX_DISCOVERIES;
+        let again = is_repeated.then(|| now + Schedule::WATCH.delay(attempts, &mut self.random));
+        self.incomplete_discoveries = attempts.saturating_add(u32::from(is_repeated));
+        self.discovery = Discovery::Complete(again);
+        self.update_watches();
     }
 
-    /// Takes in which kinds the strategies have that are at hand.
-    fn want_kinds(&mut self) -> bool {
+    /// Adds the kinds of the cached install strategies. Returns whether some are new.
+    fn add_strategy_kinds(&mut self) -> bool {
         let kinds = self.strategies.kinds();
-        let is_new = self.kinds.want(kinds.into_iter());
+        let is_new = self.kinds.add(kinds.into_iter());
         if is_new {
-            self.unlisted = 0;
-            self.listing = Listing::Wanted(None);
+            self.incomplete_discoveries = 0;
+            self.discovery = Discovery::Needed(None);
         }
         is_new
     }
 
-    /// Sees to it that there is a definition of the KubeVirt resource.
-    pub(super) fn define(&mut self) {
+    /// Installs or updates the CustomResourceDefinition of KubeVirt.
+    pub(super) fn install_crd(&mut self) {
         let requests = self.requests.clone();
-        self.push(async move { Done::Defined(definition::install(&requests).await) });
+        self.push(
+            async move { CompletedRequest::CrdInstalled(definition::install(&requests).await) },
+        );
     }
 
-    /// Reads strategies that are wanted and not at hand. Says whether there is something to be known
-    /// first: those, or how kinds of theirs are served.
+    /// Starts to read needed install strategies that are not cached. Returns whether the plan has to
+    /// wait, for these or for the discovery of their kinds.
     pub(super) fn read_strategies(&mut self, kubevirt: &KubeVirt, now: Instant) -> bool {
-        let held = self.strategies.held();
-        let wanted = strategies::wanted(kubevirt, &self.options.operator, &self.served, held);
-        self.strategies.keep(&wanted);
-        if self.want_kinds() {
-            self.list_kinds();
+        let cached = self.strategies.cached();
+        let wanted = strategies::wanted(kubevirt, &self.options.operator, &self.served, cached);
+        self.strategies.retain(&wanted);
+        if self.add_strategy_kinds() {
+            self.discover();
             return true;
         }
         let objects = self.caches.objects();
         let missing = self.strategies.missing(&wanted, objects, now);
-        for place in &missing {
-            let (requests, place) = (self.requests.clone(), place.clone());
-            self.push(
-                async move { Done::Read(Box::new(strategies::read(&requests, place).await)) },
-            );
+        for source in &missing {
+            let (requests, source) = (self.requests.clone(), source.clone());
+            self.push(async move {
+                let read = strategies::read(&requests, source).await;
+                CompletedRequest::StrategyRead(Box::new(read))
+            });
         }
         !missing.is_empty()
     }
 
-    pub(super) fn done(&mut self, done: Done) {
+    pub(super) fn on_request_completed(&mut self, completed: CompletedRequest) {
         let now = Instant::now();
-        self.due = true;
-        match done {
-            Done::Listed(Ok(listing)) => self.listed(listing, now),
-            Done::Listed(Err(error)) => {
-                tracing::warn!("the API server does not say what it serves: {error}");
+        self.is_due = true;
+        match completed {
+            CompletedRequest::Discovery(Ok(listing)) => self.on_discovery(listing, now),
+            CompletedRequest::Discovery(Err(error)) => {
+                tracing::warn!("cannot discover the kinds that the API server serves: {error}");
                 let again = Some(now + Schedule::WATCH.delay(3, &mut self.random));
-                self.listing = match self.listing {
-                    Listing::Known(_) => Listing::Known(again),
-                    Listing::Wanted(_) | Listing::Asked => Listing::Wanted(again),
+                self.discovery = match self.discovery {
+                    Discovery::Complete(_) => Discovery::Complete(again),
+                    Discovery::Needed(_) | Discovery::InFlight => Discovery::Needed(again),
                 };
             }
-            Done::Skipped => {}
-            Done::Defined(Ok(())) => self.defined = true,
-            Done::Defined(Err(failure)) => self.not_defined(&failure, now),
-            Done::Read(read) => {
+            CompletedRequest::Skipped => {}
+            CompletedRequest::CrdInstalled(Ok(())) => self.is_crd_installed = true,
+            CompletedRequest::CrdInstalled(Err(failure)) => self.on_crd_failed(&failure, now),
+            CompletedRequest::StrategyRead(read) => {
                 let delay = Schedule::WATCH.delay(3, &mut self.random);
-                self.strategies.take(*read, now + delay);
-                self.want_kinds();
-                self.follow_kinds();
+                self.strategies.on_read(*read, now + delay);
+                self.add_strategy_kinds();
+                self.update_watches();
             }
-            Done::Step {
+            CompletedRequest::Step {
                 uid,
                 subject,
                 fingerprint,
                 event,
                 answers,
             } => {
-                if self.learn(&subject, fingerprint, answers) {
-                    self.tell(&uid, event);
+                if self.process(&subject, fingerprint, answers) {
+                    self.publish(&uid, event);
                 }
             }
-            Done::Status {
+            CompletedRequest::Status {
                 uid,
                 subject,
                 fingerprint,
                 events,
                 answers,
             } => {
-                if self.learn(&subject, Some(fingerprint), answers) {
-                    self.tell(&uid, events);
+                if self.process(&subject, Some(fingerprint), answers) {
+                    self.publish(&uid, events);
                 }
             }
         }
     }
 
-    fn tell(&self, uid: &str, events: impl IntoIterator<Item = Event>) {
+    fn publish(&self, uid: &str, events: impl IntoIterator<Item = Event>) {
         let mut kubevirts = self.caches.kubevirts.iter().map(|(_, kubevirt)| kubevirt);
         if let Some(kubevirt) = kubevirts.find(|kubevirt| kubevirt.uid().as_deref() == Some(uid)) {
             self.tools.report.events(kubevirt, events);
         }
     }
 
-    fn not_defined(&mut self, failure: &Failure, now: Instant) {
+    fn on_crd_failed(&mut self, failure: &Failure, now: Instant) {
         if failure.is_fenced {
             return;
         }
         let message = &failure.message;
-        tracing::warn!("the definition of KubeVirt cannot be installed: {message}");
+        tracing::warn!("cannot install CustomResourceDefinition kubevirts.kubevirt.io: {message}");
         let subject = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", "");
-        self.define_again = Some(now + self.backoff.failed(subject));
+        self.crd_retry_at = Some(now + self.backoff.failed(subject));
     }
 
-    /// Takes in what came of a write. Says whether it succeeded.
-    fn learn(
+    /// Processes the answers to a write. Returns whether it succeeded.
+    fn process(
         &mut self,
         subject: &Id,
         fingerprint: Option<Fingerprint>,
@@ -302,39 +307,39 @@ impl Controller {
                     self.backoff.reset(&backoff_id(&cause));
                 }
                 for answer in answers {
-                    self.answered(answer);
+                    self.on_answer(answer);
                 }
                 true
             }
             Err(failure) => {
-                self.refused(subject, fingerprint, failure);
+                self.on_refused(subject, fingerprint, failure);
                 false
             }
         }
     }
 
-    fn answered(&mut self, answer: Answer) {
+    fn on_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::KubeVirt(value) => self.caches.answered_kubevirt(value),
+            Answer::KubeVirt(value) => self.caches.on_kubevirt_answer(value),
             Answer::KubeVirtGone(uid) => {
-                self.caches.kubevirt_gone(&uid);
-                // Another resource may ask for KubeVirt at once, and virtual machines come with it.
+                self.caches.on_kubevirt_gone(&uid);
+                // A new KubeVirt resource, and virtual machines with it, may follow at once.
                 self.counts.clear();
             }
-            Answer::Object(live) => self.caches.answered(live),
+            Answer::Object(live) => self.caches.on_answer(live),
             Answer::Applied(live, wanted) => {
                 let settled = (wanted, live.fingerprint);
                 self.memory.applied.insert(live.id.clone(), settled);
-                self.caches.answered(live);
+                self.caches.on_answer(live);
             }
             Answer::Secret(secret) => {
-                self.certificates.take(&secret);
-                self.caches.answered(secret.live);
+                self.certificates.insert(&secret);
+                self.caches.on_answer(secret.live);
             }
-            Answer::Node(node) => self.caches.answered_node(node),
+            Answer::Node(node) => self.caches.on_node_answer(node),
             Answer::Gone(id, uid) => {
                 self.memory.applied.remove(&id);
-                self.caches.gone(&id, &uid);
+                self.caches.on_gone(&id, &uid);
             }
             Answer::Counted(definition, count) => {
                 self.counts.insert(definition, count);
@@ -342,8 +347,8 @@ impl Controller {
         }
     }
 
-    /// What was fenced is not a refusal: this process is about to end.
-    fn refused(&mut self, subject: &Id, fingerprint: Option<Fingerprint>, failure: Failure) {
+    /// Records a refusal and its backoff. A fenced write is no refusal: this process is about to end.
+    fn on_refused(&mut self, subject: &Id, fingerprint: Option<Fingerprint>, failure: Failure) {
         let Failure {
             error,
             message,
@@ -354,25 +359,25 @@ impl Controller {
             return;
         }
         if let Some(answer) = answer {
-            self.answered(*answer);
+            self.on_answer(*answer);
         }
-        // What was refused may be tried again as it was.
-        for past in self.past.values_mut() {
-            *past = Past {
-                status_at: past.status_at,
-                ..Past::default()
+        // The same writes may be retried before the repeat delay.
+        for last in self.last_writes.values_mut() {
+            *last = LastWrites {
+                status_at: last.status_at,
+                ..LastWrites::default()
             };
         }
-        Report::of_refusal(subject, error.code(), &message);
+        Report::refusal(subject, error.code(), &message);
         let wall = (self.tools.clock)();
-        // There is one status, and it waits for nothing else.
+        // Status writes do not share causes: there is one.
         let is_status = subject.kind.contains('/');
         let cause = Cause::of(subject, error, &message).filter(|_| !is_status);
         let before = match &cause {
             Some(cause) => self.memory.causes.get(cause).map(|shared| &shared.refusal),
             None => self.memory.refusals.get(subject),
         };
-        // Others of the round that is over have failed for the same cause, and count once.
+        // Refusals of one batch with the same cause count once.
         if let Some(cause) = &cause
             && before.is_some_and(|before| before.retry_at.0 > wall)
         {
@@ -404,7 +409,8 @@ fn progress(status: &Value) -> Option<&str> {
     progressing["message"].as_str()
 }
 
-/// What the backoff of a cause is kept under. No object has an empty name, and no kind these.
+/// Key of a cause in the backoff. It cannot be that of an object: names are not empty, and there are no
+/// such kinds.
 fn backoff_id(cause: &Cause) -> Id {
     match cause {
         Cause::Kind((group, kind)) => Id::new(group, kind, "", ""),

@@ -1,25 +1,23 @@
-//! Definitions and all their objects.
+//! Counting and deletion of all objects of a CustomResourceDefinition.
 
 use std::collections::BTreeSet;
 
 use api::Time;
 use plan::kubevirt::observed::Count;
 
-use super::{Answer, Carried, Executor, Failure};
+use super::{Answer, ExecuteResult, Executor, Failure};
 use crate::{
     kubevirt::kinds::Resource,
     requests::{MetadataList, PartialObject, is_code},
 };
 
-/// How many objects of a definition are counted. A few stand for many.
+/// Maximum number of objects to list for a count; the API server returns how many remain.
 const COUNTED: usize = 5;
 
-/// How many objects are listed at a time.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 impl Executor {
-    /// Counts the objects of a definition.
-    pub(super) async fn count(&self, definition: String) -> Carried {
+    pub(super) async fn count(&self, definition: String) -> ExecuteResult {
         let Some(collection) = self.objects_of(&definition).await? else {
             return Ok(vec![self.counted(definition, MetadataList::default())]);
         };
@@ -27,9 +25,8 @@ impl Executor {
         Ok(vec![self.counted(definition, page)])
     }
 
-    /// Deletes all objects of a definition, namespace by namespace: no API server deletes from all
-    /// of them at once.
-    pub(super) async fn delete_all(&self, definition: String) -> Carried {
+    /// Deletes all objects of a definition, by namespace: there is no deletion across namespaces.
+    pub(super) async fn delete_all(&self, definition: String) -> ExecuteResult {
         let Some(collection) = self.objects_of(&definition).await? else {
             return Ok(vec![self.counted(definition, MetadataList::default())]);
         };
@@ -37,8 +34,8 @@ impl Executor {
         let mut rest = None;
         loop {
             let page = self.page(&collection, None, rest.as_deref()).await?;
-            let going = |item: &&PartialObject| item.metadata.deletion_timestamp.is_none();
-            let left = page.items.iter().filter(going);
+            let is_alive = |item: &&PartialObject| item.metadata.deletion_timestamp.is_none();
+            let left = page.items.iter().filter(is_alive);
             namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
             rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
             if rest.is_none() {
@@ -53,7 +50,7 @@ impl Executor {
         Ok(vec![self.counted(definition, page)])
     }
 
-    /// Where the objects of a definition are; None if there is no such definition.
+    /// Resource of a definition; None if there is no such definition.
     async fn objects_of(&self, definition: &str) -> Result<Option<Resource>, Failure> {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
         let found = match self.requests.get(&path).await {
@@ -61,8 +58,9 @@ impl Executor {
             Err(error) if is_code(&error, 404) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let resource = Resource::defined(&found);
-        let unserved = || Failure::said(format!("definition {definition:?} serves no version"));
+        let resource = Resource::from_definition(&found);
+        let unserved =
+            || Failure::with_message(format!("definition {definition:?} serves no version"));
         resource.map(Some).ok_or_else(unserved)
     }
 
@@ -72,14 +70,14 @@ impl Executor {
         limit: Option<usize>,
         rest: Option<&str>,
     ) -> Result<MetadataList, Failure> {
-        let limit = limit.unwrap_or(PAGE);
+        let limit = limit.unwrap_or(PAGE_SIZE);
         let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
         if let Some(rest) = rest {
             path = format!("{path}&continue={rest}");
         }
         match self.requests.list_metadata(&path).await {
             Ok(page) => Ok(page),
-            // The definition is not served yet, or not any more: nobody has made any.
+            // Not served yet, or not any more: there are no objects.
             Err(error) if is_code(&error, 404) => Ok(MetadataList::default()),
             Err(error) => Err(error.into()),
         }
@@ -94,13 +92,13 @@ impl Executor {
                 Some(namespace) => format!("{namespace}/{name}"),
             }
         });
-        let is_going = |item: &PartialObject| item.metadata.deletion_timestamp.is_some();
-        let going = items.iter().filter(|item| is_going(item));
+        let is_deleting = |item: &PartialObject| item.metadata.deletion_timestamp.is_some();
+        let deleting = items.iter().filter(|item| is_deleting(item));
         let count = Count {
             objects: items.len().saturating_add(metadata.remaining_item_count),
             names: named.collect(),
-            deleting: items.iter().all(is_going),
-            finalizers: going
+            deleting: items.iter().all(is_deleting),
+            finalizers: deleting
                 .flat_map(|item| item.metadata.finalizers.clone().unwrap_or_default())
                 .collect(),
             at: Time((self.clock)()),

@@ -1,8 +1,8 @@
-//! Writes to Secrets with certificates.
+//! Writes of certificates to Secrets.
 //!
-//! Only the Secret as it was seen is changed: the write fails if somebody was faster. One that is
-//! there and was not seen lacks our labels; it gets them and stays as it is otherwise, since what was
-//! signed by a CA in it must go on being trusted. Keys are held no longer than that takes.
+//! A write fails if the Secret differs from the observed version. A Secret that exists and is not cached
+//! lacks the operator's labels; it gets them and is otherwise unchanged, since certificates that its CA
+//! signed must stay trusted. Keys are in memory only during a write.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use plan::{
 };
 use serde_json::{Value, json};
 
-use super::{Answer, Carried, Executor, Failure};
+use super::{Answer, ExecuteResult, Executor, Failure};
 use crate::{
     certificates::{self, Data},
     kubevirt::slim,
@@ -23,17 +23,17 @@ use crate::{
 /// Labels or annotations.
 type Texts = BTreeMap<String, String>;
 
-/// The annotations that tell of the certificate. Those of others stay without our writing them.
-const TOLD: [&str; 3] = [DURATION, PUBLISHED, SIGNS];
+/// Annotations that the operator owns; an apply leaves those of others.
+const OWNED_ANNOTATIONS: [&str; 3] = [DURATION, PUBLISHED, SIGNS];
 
-/// Writes a certificate, or what has come of it, into a Secret with these labels and annotations.
-pub(super) async fn carry_out(
+/// Writes a certificate, or its rotation state, into a Secret with these labels and annotations.
+pub(super) async fn execute(
     executor: &Executor,
     issue: &Issue,
     existing: Option<&Existing>,
     labels: Texts,
     annotations: Texts,
-) -> Carried {
+) -> ExecuteResult {
     let path = secret(executor, &issue.secret);
     let found = match executor.requests.get(&path).await {
         Ok(found) => Some(found),
@@ -41,20 +41,20 @@ pub(super) async fn carry_out(
         Err(error) => return Err(error.into()),
     };
     let found = match (existing, found) {
-        (Some(existing), found) => as_seen(executor, &issue.secret, existing, found)?,
-        (None, Some(found)) if has(&found, &labels) => {
-            let found = slim::secret_of(found).map_err(Failure::said)?;
+        (Some(existing), found) => verified(executor, &issue.secret, existing, found)?,
+        (None, Some(found)) if has_labels(&found, &labels) => {
+            let found = slim::secret_of(found).map_err(Failure::with_message)?;
             return Ok(vec![Answer::Secret(found)]);
         }
         (None, found) => found.unwrap_or_default(),
     };
-    let is_taken_in = existing.is_none() && !found.is_null();
+    let is_adopted = existing.is_none() && !found.is_null();
     let mut data = data(&found);
     let mut written = texts(&found["metadata"]["annotations"]);
-    written.retain(|name, _| TOLD.contains(&name.as_str()));
-    if !is_taken_in {
+    written.retain(|name, _| OWNED_ANNOTATIONS.contains(&name.as_str()));
+    if !is_adopted {
         let made = match &issue.change {
-            SecretChange::New(new) => Some(make(executor, new).await?),
+            SecretChange::New(new) => Some(issue_pair(executor, new).await?),
             SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         issue.change.apply(&mut data, &mut written, made);
@@ -74,19 +74,20 @@ pub(super) async fn carry_out(
         "metadata": metadata, "data": data,
     });
     let written = executor.requests.apply(&path, &body).await?;
-    let written = slim::secret_of(written).map_err(Failure::said)?;
+    let written = slim::secret_of(written).map_err(Failure::with_message)?;
     Ok(vec![Answer::Secret(written)])
 }
 
-/// The Secret, if it is still as it was seen. Otherwise the plan has to know how it is now.
-fn as_seen(
+/// The Secret, if it is still the observed version. Otherwise the failure contains its current state for
+/// the next plan.
+fn verified(
     executor: &Executor,
     name: &str,
     existing: &Existing,
     found: Option<Value>,
 ) -> Result<Value, Failure> {
     let answer = match found {
-        Some(found) if is_as_seen(&found, existing) => return Ok(found),
+        Some(found) if is_version(&found, existing) => return Ok(found),
         Some(found) => slim::secret_of(found).ok().map(Answer::Secret),
         None => {
             let id = Id::new("", "Secret", &executor.target.namespace, name);
@@ -96,24 +97,23 @@ fn as_seen(
     Err(Failure {
         error: WriteError::Status(409),
         answer: answer.map(Box::new),
-        ..Failure::said("somebody has changed it since it was looked at".to_owned())
+        ..Failure::with_message("the Secret was changed since it was observed".to_owned())
     })
 }
 
-fn is_as_seen(found: &Value, existing: &Existing) -> bool {
+fn is_version(found: &Value, existing: &Existing) -> bool {
     let metadata = &found["metadata"];
     metadata["uid"] == *existing.uid && metadata["resourceVersion"] == *existing.resource_version
 }
 
-/// Whether a Secret has all these labels.
-fn has(found: &Value, labels: &Texts) -> bool {
+fn has_labels(found: &Value, labels: &Texts) -> bool {
     let found = texts(&found["metadata"]["labels"]);
     let mut labels = labels.iter();
     labels.all(|(name, value)| found.get(name) == Some(value))
 }
 
-/// Makes a key and a certificate.
-async fn make(
+/// Issues a key and a certificate.
+async fn issue_pair(
     executor: &Executor,
     new: &NewCertificate,
 ) -> Result<(ByteString, ByteString), Failure> {
@@ -124,7 +124,8 @@ async fn make(
             Some(data(&found))
         }
     };
-    certificates::make(new, signer.as_ref()).map_err(|error| Failure::said(error.to_string()))
+    certificates::issue_pair(new, signer.as_ref())
+        .map_err(|error| Failure::with_message(error.to_string()))
 }
 
 fn secret(executor: &Executor, name: &str) -> String {
@@ -132,7 +133,7 @@ fn secret(executor: &Executor, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }
 
-/// What is in a Secret. What cannot be read is made anew.
+/// Data of a Secret; empty if it cannot be decoded, and then replaced.
 fn data(secret: &Value) -> Data {
     decode::from_value_ref(&secret["data"]).unwrap_or_default()
 }

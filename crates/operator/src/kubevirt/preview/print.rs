@@ -1,4 +1,4 @@
-//! What would be done, for people to read.
+//! Text output of a preview.
 
 use std::{
     fmt::Write as _,
@@ -20,8 +20,8 @@ use crate::{
     report::printable,
 };
 
-/// Labels and annotations that every object of a version has: they are told by the version.
-const MARKS: [&str; 6] = [
+/// Labels and annotations that change on every object with the version.
+const VERSION_KEYS: [&str; 6] = [
     install::STRATEGY_VERSION,
     install::STRATEGY_REGISTRY,
     install::STRATEGY_IDENTIFIER,
@@ -31,7 +31,7 @@ const MARKS: [&str; 6] = [
 ];
 
 impl Preview {
-    /// Prints what would be done, in colours, and a line that sums it up.
+    /// Prints the changes, with colors, and a summary line.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         self.print_resource(out)?;
         self.print_findings(out)?;
@@ -52,9 +52,9 @@ impl Preview {
         let mut heading = self.resource.to_string();
         if let Some((version, registry)) = &self.version {
             let running = self.running.as_ref().filter(|running| *running != version);
-            let way = running.map_or(String::new(), |running| format!("{running} -> "));
+            let from = running.map_or(String::new(), |running| format!("{running} -> "));
             // Writing to a String does not fail.
-            let _ = write!(heading, ": {way}{version} from {registry}");
+            let _ = write!(heading, ": {from}{version} from {registry}");
         }
         writeln!(out, "{HEADING}{}{HEADING:#}", printable(&heading))?;
         if let Some(own) = &self.own {
@@ -69,7 +69,7 @@ impl Preview {
             findings.filter(|it| it.severity == severity).count()
         };
         let heading = match (count(Severity::Error), count(Severity::Warning)) {
-            (0, 0) => "Preflight: nothing stands in the way".to_owned(),
+            (0, 0) => "Preflight: passed".to_owned(),
             (errors, warnings) => format!(
                 "Preflight: {}, {}",
                 several(errors, "error"),
@@ -91,25 +91,27 @@ impl Preview {
                 .iter()
                 .chain(stages.flat_map(|stage| &stage.effects))
         };
-        let what = if self.has_changes() {
+        let changes = if self.has_changes() {
             let issued = effects().filter(|it| it.verb == Verb::Issue).count();
-            let mut what = format!("In all: {}", counts(effects()));
+            let mut changes = format!("Plan: {}", counts(effects()));
             if issued > 0 {
-                let _ = write!(what, ", {} to issue", several(issued, "certificate"));
+                let _ = write!(changes, ", {} to issue", several(issued, "certificate"));
             }
-            what.push('.');
-            what
+            changes.push('.');
+            changes
         } else {
-            "Nothing would change.".to_owned()
+            "No changes.".to_owned()
         };
         match &self.forecast.end {
-            End::Deployed => what,
-            End::Deleted => format!("{what} Then nothing is left."),
+            End::Deployed => changes,
+            End::Deleted => format!("{changes} The installation is then removed completely."),
             End::Strategy => format!(
-                "{what} A Job writes the install strategy of the release first: what it brings, \
-                 and whether the cluster lets it in, is not known before. --strategy FILE tells."
+                "{changes} A Job writes the install strategy of the release first; its objects are \
+                 not known before. Pass the strategy with --strategy FILE to preview them."
             ),
-            End::Stuck { stage, .. } => format!("{what} It does not go on at {}.", stage.reason()),
+            End::Stuck { stage, .. } => {
+                format!("{changes} The rollout stops at {}.", stage.reason())
+            }
         }
     }
 }
@@ -142,14 +144,14 @@ fn print_stage(number: usize, stage: &StagePreview, out: &mut impl Write) -> io:
         stage.reason(),
         counts(effects)
     )?;
-    let (marked, others): (Vec<&Effect>, Vec<&Effect>) =
-        effects.iter().partition(|effect| is_marked(effect));
+    let (relabeled, others): (Vec<&Effect>, Vec<&Effect>) =
+        effects.iter().partition(|effect| is_relabeled(effect));
     for effect in others {
         print_effect(effect, out)?;
     }
-    if !marked.is_empty() {
-        let objects = several(marked.len(), "object");
-        let line = format!("~ {objects}, of which only the marks of the version change");
+    if !relabeled.is_empty() {
+        let objects = several(relabeled.len(), "object");
+        let line = format!("~ {objects}: only labels and annotations of the version change");
         writeln!(out, "  {CHANGE}{line}{CHANGE:#}")?;
     }
     for rollout in rollouts {
@@ -173,29 +175,29 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
         Verb::Delete => (format!("- {id}"), DELETE),
         Verb::Empty => (format!("- all objects of {}", id.name), DELETE),
     };
-    let told = !reason.is_empty() && *verb != Verb::Create;
-    let remark = if told {
+    let reason = if !reason.is_empty() && *verb != Verb::Create {
         format!(" ({reason})")
     } else {
         String::new()
     };
     let line = printable(&line);
-    writeln!(out, "  {style}{line}{style:#}{}", printable(&remark))?;
-    for field in changed.iter().filter(|field| !is_mark(field)) {
+    writeln!(out, "  {style}{line}{style:#}{}", printable(&reason))?;
+    for field in changed.iter().filter(|field| !is_version_key(field)) {
         fields::print(field, out)?;
     }
     Ok(())
 }
 
-/// Whether nothing but the marks of the version changes.
-fn is_marked(effect: &Effect) -> bool {
-    effect.verb == Verb::Change && !effect.fields.is_empty() && effect.fields.iter().all(is_mark)
+/// Whether only labels and annotations of the version change.
+fn is_relabeled(effect: &Effect) -> bool {
+    let mut fields = effect.fields.iter();
+    effect.verb == Verb::Change && !effect.fields.is_empty() && fields.all(is_version_key)
 }
 
-fn is_mark(field: &Change) -> bool {
+fn is_version_key(field: &Change) -> bool {
     let name = field.path.strip_suffix(']');
     let name = name.and_then(|path| path.rsplit_once('['));
-    name.is_some_and(|(_, name)| MARKS.contains(&name))
+    name.is_some_and(|(_, name)| VERSION_KEYS.contains(&name))
 }
 
 fn print_rollout(rollout: &Rollout, out: &mut impl Write) -> io::Result<()> {
@@ -207,7 +209,7 @@ fn print_rollout(rollout: &Rollout, out: &mut impl Write) -> io::Result<()> {
     } = rollout;
     let on_nodes = id.is("apps", "DaemonSet");
     let mut line = if on_nodes {
-        format!("on {}", several(*pods, "node"))
+        several(*pods, "node")
     } else {
         several(*pods, "pod")
     };
@@ -215,9 +217,9 @@ fn print_rollout(rollout: &Rollout, out: &mut impl Write) -> io::Result<()> {
         let _ = write!(line, ", {replaced} replaced");
     }
     if *canary && *pods > 1 {
-        line.push_str(": one node first, then a tenth of them at a time");
+        line.push_str(": a canary on one node first, then 10% of the nodes at a time");
     }
-    let line = format!("> {} rolls out {line}, and is waited for", id.name);
+    let line = format!("> {}: wait for the rollout to {line}", id.name);
     writeln!(out, "  {}", printable(&line))
 }
 
@@ -238,7 +240,7 @@ fn counts<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Counts {
     counts
 }
 
-/// So many of a thing.
+/// Count with a noun in singular or plural.
 fn several(count: usize, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),

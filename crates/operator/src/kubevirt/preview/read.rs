@@ -1,4 +1,4 @@
-//! What there is in the cluster, listed once, in the caches of the controller.
+//! Live state of the cluster for a preview, listed once into the controller's caches.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,23 @@ use kube::Client;
 use plan::kubevirt::{Id, Live, observed::Served};
 use tokio::time::Instant;
 
-use super::{PreviewError, Question, not_read};
+use super::{PreviewError, PreviewRequest, not_read};
 use crate::{
     kubevirt::{
         caches::Caches,
         certificates::Certificates,
-        controller::{ACCOUNT, DEFINITION},
+        controller::{DEFINITION, PROMETHEUS_ACCOUNT},
         kinds::{Kinds, Listing},
         strategies::{self, Strategies},
-        watches::{Told, Watched, Watches},
+        watches::{KindEvent, Watched, Watches},
     },
-    lists::{Progress, up_to_the_end},
+    lists::{Progress, collect_list},
     requests::Requests,
 };
 
-/// How many requests are under way at a time.
+/// Maximum number of requests in flight.
 const CONCURRENCY: usize = 8;
 
-/// What there is.
 pub(super) struct Found {
     pub(super) caches: Caches,
     pub(super) served: Served,
@@ -37,25 +36,25 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Lists everything but the objects of the installation.
+    /// Lists all kinds except those of the installation's objects.
     pub(super) async fn list(
         client: Client,
         requests: &Requests,
-        question: &Question,
+        request: &PreviewRequest,
     ) -> Result<Self, PreviewError> {
-        let namespace = question.operator.namespace.clone();
+        let namespace = request.operator.namespace.clone();
         let mut found = Self {
             caches: Caches::new(),
             served: Served::default(),
-            strategies: Strategies::new(question.strategies.clone()),
+            strategies: Strategies::new(request.strategies.clone()),
             certificates: Certificates::new(None),
             kinds: Kinds::default(),
             watches: Watches::new(client, namespace.clone()),
             namespace,
         };
-        found.take(vec![Watched::Definitions]).await?;
-        let listing = Listing::ask(requests).await.map_err(not_read)?;
-        found.kinds.list(listing);
+        found.list_into_caches(vec![Watched::Definitions]).await?;
+        let listing = Listing::read(requests).await.map_err(not_read)?;
+        found.kinds.update(listing);
         let mut wanted = vec![
             Watched::Pods,
             Watched::Nodes,
@@ -66,37 +65,38 @@ impl Found {
         if found.caches.is_defined(DEFINITION) {
             wanted.push(Watched::KubeVirts);
         }
-        found.take(wanted).await?;
+        found.list_into_caches(wanted).await?;
         Ok(found)
     }
 
-    /// Reads the strategies that may be aimed at.
+    /// Reads the install strategies that the plan may need.
     pub(super) async fn read_strategies(
         &mut self,
         requests: &Requests,
         kubevirt: &KubeVirt,
-        question: &Question,
+        request: &PreviewRequest,
     ) -> Result<(), PreviewError> {
         let account = kubevirt.spec.monitor_account.clone();
         let account = account.filter(|account| !account.is_empty());
-        let account = account.unwrap_or_else(|| ACCOUNT.to_owned());
-        self.take(vec![Watched::Accounts(account)]).await?;
+        let account = account.unwrap_or_else(|| PROMETHEUS_ACCOUNT.to_owned());
+        self.list_into_caches(vec![Watched::Accounts(account)])
+            .await?;
         self.served.monitors = self.caches.accounts();
         let now = Instant::now();
-        // What is at hand of the first says whether the second is needed.
+        // Whether the second is needed depends on the first.
         for _ in 0..2 {
-            let held = self.strategies.held();
-            let wanted = strategies::wanted(kubevirt, &question.operator, &self.served, held);
-            self.strategies.keep(&wanted);
+            let cached = self.strategies.cached();
+            let wanted = strategies::wanted(kubevirt, &request.operator, &self.served, cached);
+            self.strategies.retain(&wanted);
             let objects = self.caches.objects();
-            for place in self.strategies.missing(&wanted, objects, now) {
-                let read = strategies::read(requests, place).await;
-                self.strategies.take(read, now);
+            for source in self.strategies.missing(&wanted, objects, now) {
+                let read = strategies::read(requests, source).await;
+                self.strategies.on_read(read, now);
             }
         }
-        if self.kinds.want(self.strategies.kinds().into_iter()) {
-            let listing = Listing::ask(requests).await.map_err(not_read)?;
-            self.kinds.list(listing);
+        if self.kinds.add(self.strategies.kinds().into_iter()) {
+            let listing = Listing::read(requests).await.map_err(not_read)?;
+            self.kinds.update(listing);
         }
         Ok(())
     }
@@ -111,71 +111,73 @@ impl Found {
         self.served.kinds = kinds.collect();
         let wanted = served.iter();
         let wanted = wanted.map(|resource| Watched::Objects(resource.group_kind()));
-        self.take(wanted.collect()).await?;
+        self.list_into_caches(wanted.collect()).await?;
         self.certificates
-            .follow(self.caches.objects(), &self.namespace);
+            .update(self.caches.objects(), &self.namespace);
         Ok(())
     }
 
-    /// What is not there that ought to be.
+    /// Notes about missing prerequisites.
     pub(super) fn notes(&self, namespace: &str) -> Vec<String> {
         let id = Id::new("", "Namespace", "", namespace);
-        let is_there = self.caches.objects().contains_key(&id);
+        let exists = self.caches.objects().contains_key(&id);
         let note = format!(
-            "there is no namespace {namespace}: it comes with `kubectl apply -f \
-             config/rbac/virt-operator`"
+            "namespace {namespace} does not exist: `kubectl apply -f config/rbac/virt-operator` \
+             creates it"
         );
-        (!is_there).then_some(note).into_iter().collect()
+        (!exists).then_some(note).into_iter().collect()
     }
 
-    /// Takes lists into the caches.
-    async fn take(&mut self, wanted: Vec<Watched>) -> Result<(), PreviewError> {
+    async fn list_into_caches(&mut self, wanted: Vec<Watched>) -> Result<(), PreviewError> {
         let this = &*self;
-        let lists: Vec<(Watched, Vec<Told>)> = stream::iter(wanted)
-            .map(|watched| this.told(watched))
+        let lists: Vec<(Watched, Vec<KindEvent>)> = stream::iter(wanted)
+            .map(|watched| this.list_events(watched))
             .buffered(CONCURRENCY)
             .try_collect()
             .await?;
         for (watched, list) in lists {
-            for told in list {
-                if let Told::Secret(change) = &told {
-                    self.certificates.told(change);
+            for event in list {
+                if let KindEvent::Secret(change) = &event {
+                    self.certificates.on_event(change);
                 }
-                self.caches.told(&watched, told);
+                self.caches.on_event(&watched, event);
             }
         }
         Ok(())
     }
 
-    async fn told(&self, watched: Watched) -> Result<(Watched, Vec<Told>), PreviewError> {
-        let told = match &watched {
+    async fn list_events(
+        &self,
+        watched: Watched,
+    ) -> Result<(Watched, Vec<KindEvent>), PreviewError> {
+        let events = match &watched {
             Watched::Objects((group, kind)) => {
                 let resource = self.kinds.resource(group, kind);
                 resource.map(|resource| self.watches.objects(resource, 0))
             }
             other => self.watches.start(other, 0),
         };
-        let Some(told) = told else {
+        let Some(events) = events else {
             return Ok((watched, Vec::new()));
         };
-        let list = up_to_the_end(told, progress, watched.name()).await;
+        let list = collect_list(events, progress, watched.name()).await;
         Ok((watched, list.map_err(PreviewError::NotRead)?))
     }
 }
 
-fn progress(told: &Told) -> Progress {
-    match told {
-        Told::KubeVirt(change) => Progress::of(change),
-        Told::Definition(change) => Progress::of(change),
-        Told::Pod(change) => Progress::of(change),
-        Told::Node(change) => Progress::of(change),
-        Told::Account(change) => Progress::of(change),
-        Told::Object(change) => Progress::of(change),
-        Told::Secret(change) => Progress::of(change),
+fn progress(event: &KindEvent) -> Progress {
+    match event {
+        KindEvent::KubeVirt(change) => Progress::of(change),
+        KindEvent::Definition(change) => Progress::of(change),
+        KindEvent::Pod(change) => Progress::of(change),
+        KindEvent::Node(change) => Progress::of(change),
+        KindEvent::Account(change) => Progress::of(change),
+        KindEvent::Object(change) => Progress::of(change),
+        KindEvent::Secret(change) => Progress::of(change),
     }
 }
 
-/// The versions in which objects of definitions are stored.
+/// Stored versions of CustomResourceDefinitions, by name.
 pub(super) fn stored_versions(objects: &BTreeMap<Id, Live>) -> BTreeMap<String, Vec<String>> {
     let group = "apiextensions.k8s.io";
     let definitions = objects

@@ -1,8 +1,8 @@
-//! What the operator may do.
+//! Permissions of the operator, for the preflight.
 //!
-//! That is what the roles say which its service account is bound to, whoever asks. Where nobody has
-//! granted it anything yet, it is what config/rbac/virt-operator grants. Where bindings cannot be
-//! seen, those who ask are taken for the operator.
+//! They are the rules of the roles that its service account is bound to. Before it is bound to any, those
+//! of config/rbac/virt-operator are assumed. If the user may not list bindings, the user's own permissions
+//! are used.
 
 use plan::kubevirt::preflight::{Permissions, Rule};
 use serde_json::{Value, json};
@@ -15,14 +15,13 @@ pub(super) const ACCOUNT: &str = "kubevirt-operator";
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// What the operator may do.
 pub(super) struct Rights {
     pub(super) permissions: Permissions,
-    /// Whose rights these are, if they are not the operator's own.
+    /// Source of the permissions, if they are not the operator's own.
     pub(super) note: Option<String>,
 }
 
-/// Roles and who is bound to them.
+/// Roles and role bindings.
 #[derive(Default)]
 struct Grants {
     cluster_roles: Vec<Value>,
@@ -31,7 +30,7 @@ struct Grants {
     bindings: Vec<Value>,
 }
 
-/// A service account.
+/// Service account.
 #[derive(Clone, Copy)]
 struct Account<'a> {
     namespace: &'a str,
@@ -39,7 +38,7 @@ struct Account<'a> {
 }
 
 impl Rights {
-    /// What a service account may do.
+    /// Permissions of a service account.
     pub(super) async fn of(
         requests: &Requests,
         namespace: &str,
@@ -59,8 +58,8 @@ impl Rights {
             });
         }
         let note = format!(
-            "ServiceAccount {namespace}/{name} has no rights yet: those of \
-             config/rbac/virt-operator were looked at"
+            "ServiceAccount {namespace}/{name} is not bound to any role: the preflight used the \
+             permissions of config/rbac/virt-operator"
         );
         Ok(Self {
             permissions: Grants::granted(namespace).permissions(account),
@@ -69,7 +68,7 @@ impl Rights {
     }
 }
 
-/// What whoever asks may do.
+/// Permissions of the current user.
 async fn own(requests: &Requests, account: Account<'_>) -> Result<Rights, PreviewError> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
@@ -84,8 +83,8 @@ async fn own(requests: &Requests, account: Account<'_>) -> Result<Rights, Previe
         .collect();
     let Account { namespace, name } = account;
     let note = format!(
-        "what ServiceAccount {namespace}/{name} is bound to cannot be seen: your own rights in \
-         namespace {namespace} were looked at"
+        "cannot list the role bindings of ServiceAccount {namespace}/{name}: the preflight used \
+         your own permissions in namespace {namespace}"
     );
     Ok(Rights {
         permissions: Permissions {
@@ -107,13 +106,13 @@ impl Grants {
         })
     }
 
-    /// What config/rbac/virt-operator grants, in that namespace.
+    /// Roles and bindings of config/rbac/virt-operator, for a namespace.
     fn granted(namespace: &str) -> Self {
         let own = format!("namespace: {namespace}\n");
         let mut granted = Self::default();
         let documents = KUBEVIRT_RIGHTS.iter().flat_map(|text| {
             let text = text.replace("namespace: kubevirt\n", &own);
-            // A test reads the same files.
+            // A test ensures that the files are valid.
             serde_saphyr::from_multiple::<Value>(&text).unwrap_or_default()
         });
         for document in documents {
@@ -128,7 +127,7 @@ impl Grants {
         granted
     }
 
-    /// Whether the account itself is bound to anything.
+    /// Whether the account itself is bound to a role.
     fn binds(&self, account: Account<'_>) -> bool {
         let mut bindings = self.cluster_bindings.iter().chain(&self.bindings);
         bindings.any(|binding| subjects(binding).any(|subject| account.is(subject)))
@@ -150,7 +149,6 @@ impl Grants {
         Permissions { cluster, namespace }
     }
 
-    /// The rules of a role.
     fn rules(&self, reference: &Value) -> Vec<Rule> {
         let roles = match reference["kind"].as_str() {
             Some("ClusterRole") => &self.cluster_roles,
@@ -207,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_granted_before_the_installation_is_read_from_its_file() {
+    fn permissions_before_the_installation_come_from_its_manifests() {
         let account = Account {
             namespace: "elsewhere",
             name: ACCOUNT,

@@ -1,4 +1,4 @@
-//! What is known of the cluster when a change is to be judged.
+//! Facts from the caches for admission reviews.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,11 +13,11 @@ use plan::{
 use runtime::cache::Key;
 use serde::Deserialize;
 
-use super::{Caches, Trait};
+use super::{Caches, IndexKey};
 use crate::machine::watches::Watched;
 
-/// What a judgement about a Machine is made from.
-const OF_MACHINES: [Watched; 5] = [
+/// Kinds that must be synced before a Machine is reviewed.
+const MACHINE_FACTS: [Watched; 5] = [
     Watched::Machines,
     Watched::Networks,
     Watched::Classes,
@@ -25,31 +25,30 @@ const OF_MACHINES: [Watched; 5] = [
     Watched::Claims,
 ];
 
-/// What is noted on an object.
 #[derive(Deserialize)]
-struct Noted {
+struct MetadataOnly {
     metadata: ObjectMeta,
 }
 
 impl Caches {
-    /// Whether the resources of a namespace are kept here (`""`: those of the cluster).
-    pub(in crate::machine) fn keeps(&self, namespace: &str) -> bool {
+    /// Whether this operator reconciles the resources of a namespace (`""`: cluster-scoped ones).
+    pub(in crate::machine) fn covers(&self, namespace: &str) -> bool {
         let mut scopes = self.scopes.iter();
         namespace.is_empty() || scopes.any(|scope| scope.is_empty() || scope == namespace)
     }
 
-    /// What is known about a Machine that is to be judged; nothing before it is all there.
+    /// Facts for the review of a Machine; none before the caches are synced.
     pub(in crate::machine) fn facts_of_machine(
         &self,
         machine: &Machine,
     ) -> Option<machine::ReviewContext> {
-        if !self.are_synced(&OF_MACHINES) {
+        if !self.are_synced(&MACHINE_FACTS) {
             return None;
         }
         let key = Key::of(&machine.metadata);
         let claims = self.claims.by_index(&key);
         let claims = claims.filter_map(|(_, claim)| claim.unpack()).collect();
-        // Where CDI is not installed there are none.
+        // Empty without CDI.
         let volumes = self.data_volumes.by_index(&key);
         let volumes = volumes.filter_map(|(_, volume)| volume.unpack());
         Some(machine::ReviewContext {
@@ -63,17 +62,17 @@ impl Caches {
         })
     }
 
-    /// The Machines that may want what a Machine wants: its VirtualMachine, or a MAC address.
+    /// Other Machines with the same VirtualMachine name or a MAC address of this one.
     fn rivals(&self, key: &Key, machine: &Machine) -> Vec<Arc<Machine>> {
         let vm = Key::new(&key.namespace, virtual_machine(machine));
         let by_name = self.machines.get(&vm).map(|other| (vm.clone(), other));
-        let addresses = mac_addresses(machine).map(|address| Trait::MacAddress(address.into()));
-        let traits = addresses.chain([Trait::VirtualMachine(vm)]);
-        let by_trait = traits.flat_map(|wanted| {
-            let found = self.machines.by_index(&wanted);
+        let addresses = mac_addresses(machine).map(|address| IndexKey::MacAddress(address.into()));
+        let index_keys = addresses.chain([IndexKey::VirtualMachine(vm)]);
+        let by_index = index_keys.flat_map(|index_key| {
+            let found = self.machines.by_index(&index_key);
             found.map(|(key, other)| (key.clone(), other))
         });
-        let rivals: BTreeMap<Key, &Arc<Machine>> = by_trait.chain(by_name).collect();
+        let rivals: BTreeMap<Key, &Arc<Machine>> = by_index.chain(by_name).collect();
         rivals
             .into_iter()
             .filter(|(other, _)| other != key)
@@ -81,7 +80,7 @@ impl Caches {
             .collect()
     }
 
-    /// What is known about a class that is to be judged; nothing before it is all there.
+    /// Facts for the review of a MachineClass; none before the caches are synced.
     pub(in crate::machine) fn facts_of_class(
         &self,
         class: &MachineClass,
@@ -105,10 +104,10 @@ impl Caches {
         })
     }
 
-    /// The Machines that have their size from a class, whether they name it or not.
+    /// Machines whose size is from a class, whether they name it or not.
     fn users_of_class(&self, class: &str) -> Vec<Arc<Machine>> {
-        let concerned = self.sized_by(class).map(|subject| subject.key);
-        let users = concerned.filter_map(|key| {
+        let candidates = self.sized_by(class).map(|subject| subject.key);
+        let users = candidates.filter_map(|key| {
             let machine = self.machines.get(&key)?;
             let vm = self.virtual_machine_of(&key, machine)?;
             (snapshot_class_name(&vm)? == class).then(|| Arc::clone(machine))
@@ -116,17 +115,16 @@ impl Caches {
         users.collect()
     }
 
-    /// The VirtualMachine that a Machine has.
+    /// Metadata of the VirtualMachine that belongs to a Machine.
     fn virtual_machine_of(&self, key: &Key, machine: &Machine) -> Option<ObjectMeta> {
         let vm = Key::new(&key.namespace, virtual_machine(machine));
         let vm = self.virtual_machines.get(&vm)?;
         if vm.machine() != Some(key) {
             return None;
         }
-        vm.read::<Noted>().map(|vm| vm.metadata)
+        vm.read::<MetadataOnly>().map(|vm| vm.metadata)
     }
 
-    /// Whether the guest of a Machine runs.
     fn is_running(&self, key: &Key, machine: &Machine) -> bool {
         let instance = Key::new(&key.namespace, virtual_machine(machine));
         let instance = self.instances.get(&instance);
@@ -136,7 +134,7 @@ impl Caches {
             .is_some_and(|instance| is_running(&instance))
     }
 
-    /// The Machines that name a network; nothing before all are known.
+    /// Machines that attach to a NetworkConfiguration; none before the caches are synced.
     pub(in crate::machine) fn facts_of_network(&self, network: &Key) -> Option<Vec<Arc<Machine>>> {
         if !self.are_synced(&[Watched::Machines]) {
             return None;
@@ -156,7 +154,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::machine::watches::Told;
+    use crate::machine::watches::KindEvent;
 
     fn machine(namespace: &str, name: &str, spec: &Value) -> Machine {
         serde_json::from_value(json!({
@@ -170,32 +168,32 @@ mod tests {
         json!([{ "name": "lan", "networkName": "prod", "macAddress": mac }])
     }
 
-    /// Caches in which nothing but these Machines is.
+    /// Synced caches with these Machines only.
     fn caches(machines: impl IntoIterator<Item = Machine>) -> Caches {
         let mut caches = Caches::new(vec![String::new()]);
-        caches.told("", Told::Machine(WatchEvent::ListStarted));
+        caches.on_event("", KindEvent::Machine(WatchEvent::ListStarted));
         for machine in machines {
-            caches.told("", Told::Machine(WatchEvent::Listed(machine)));
+            caches.on_event("", KindEvent::Machine(WatchEvent::Listed(machine)));
         }
         let end = || "2".to_owned();
-        for told in [
-            Told::Machine(WatchEvent::ListCompleted {
+        for event in [
+            KindEvent::Machine(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Network(WatchEvent::ListCompleted {
+            KindEvent::Network(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Class(WatchEvent::ListCompleted {
+            KindEvent::Class(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::StorageClass(WatchEvent::ListCompleted {
+            KindEvent::StorageClass(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Claim(WatchEvent::ListCompleted {
+            KindEvent::Claim(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
         ] {
-            caches.told("", told);
+            caches.on_event("", event);
         }
         caches
     }
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rivals_are_found_among_many_by_what_they_want() {
+    fn rivals_are_found_by_virtual_machine_name_and_mac_address() {
         let many = (0..10_000).map(|number| {
             let mac = format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256);
             machine(
@@ -230,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_before_everything_is_known() {
+    fn there_are_no_facts_before_the_caches_are_synced() {
         let mut caches = Caches::new(vec![String::new()]);
         let wanted = machine("a", "web", &json!({}));
         assert!(caches.facts_of_machine(&wanted).is_none());
-        caches.told(
+        caches.on_event(
             "",
-            Told::Machine(WatchEvent::ListCompleted {
+            KindEvent::Machine(WatchEvent::ListCompleted {
                 resource_version: "2".to_owned(),
             }),
         );

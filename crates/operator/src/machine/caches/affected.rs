@@ -1,4 +1,4 @@
-//! Which resources a change may concern.
+//! Resources that a change of a cached object affects.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,20 +9,17 @@ use runtime::cache::{CachedObject, Delta, Key};
 use super::Subject;
 use crate::machine::{packed::Packed, watched_secret::WatchedSecret};
 
-/// What came of something that was told.
+/// Effect of a change on the work queue and on the metrics.
 #[derive(Debug, Default)]
 pub(in crate::machine) struct Affected {
-    /// What it may concern.
+    /// Resources to reconcile.
     pub(in crate::machine) subjects: BTreeSet<Subject>,
-    /// What is no longer the same resource, but gone, new, or another of the name.
-    pub(in crate::machine) others: BTreeSet<Subject>,
-    /// Whether it may concern everything.
+    /// Resources that were created, deleted, or replaced by another of the same name.
+    pub(in crate::machine) replaced: BTreeSet<Subject>,
+    /// Whether every resource must be reconciled.
     pub(in crate::machine) all: bool,
-    /// A Machine that is not what it was.
     pub(in crate::machine) machines: Vec<Delta<Machine>>,
-    /// VirtualMachines that are not what they were.
     pub(in crate::machine) virtual_machines: Vec<Delta<Packed<ObservedVirtualMachine>>>,
-    /// Claims that are not what they were.
     pub(in crate::machine) claims: Vec<Delta<Packed<ObservedClaim>>>,
 }
 
@@ -32,13 +29,12 @@ pub(super) fn machines_changed(changed: Vec<Delta<Machine>>) -> Affected {
         affected
             .subjects
             .insert(Subject::machine(difference.key.clone()));
-        if is_another(difference) {
+        if is_replaced(difference) {
             let subject = Subject::machine(difference.key.clone());
-            affected.others.insert(subject);
+            affected.replaced.insert(subject);
         }
         let versions = [difference.old.as_deref(), difference.new.as_deref()];
-        // A network's users are names: a Machine that only changed otherwise is none of its
-        // business.
+        // A NetworkConfiguration's status lists its users by name, so other changes do not affect it.
         if let [Some(old), Some(new)] = versions
             && networks_of(old) == networks_of(new)
         {
@@ -51,8 +47,8 @@ pub(super) fn machines_changed(changed: Vec<Delta<Machine>>) -> Affected {
     affected
 }
 
-/// Whether what is there now is not what was there before.
-pub(super) fn is_another<T: CachedObject>(difference: &Delta<T>) -> bool {
+/// Whether the object was created, deleted, or replaced by another of the same name.
+pub(super) fn is_replaced<T: CachedObject>(difference: &Delta<T>) -> bool {
     let uid = |object: &Option<Arc<T>>| object.as_ref()?.uid().map(str::to_owned);
     uid(&difference.old) != uid(&difference.new)
 }
@@ -75,7 +71,7 @@ pub(super) fn claims_changed(changed: Vec<Delta<Packed<ObservedClaim>>>) -> Affe
     }
 }
 
-/// The Machines that children belong to.
+/// Affected Machines of changed children.
 pub(super) fn of_machines<T>(changed: &[Delta<Packed<T>>]) -> Affected {
     let versions = changed
         .iter()
@@ -87,7 +83,7 @@ pub(super) fn of_machines<T>(changed: &[Delta<Packed<T>>]) -> Affected {
     }
 }
 
-/// The Machines that Secrets belong to.
+/// Affected Machines of changed cloud-init Secrets.
 pub(super) fn secrets_changed(changed: &[Delta<WatchedSecret>]) -> Affected {
     let versions = changed
         .iter()
@@ -99,33 +95,31 @@ pub(super) fn secrets_changed(changed: &[Delta<WatchedSecret>]) -> Affected {
     }
 }
 
-/// The Machine that a child is labelled with.
+/// Index of children by the Machine in their label.
 pub(super) fn machine_of<T>(child: &Packed<T>) -> Vec<Key> {
     child.machine().cloned().into_iter().collect()
 }
 
-/// Something that a Machine is to be found by.
+/// Index key of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::machine) enum Trait {
-    /// A network that it wants to be attached to.
+pub(in crate::machine) enum IndexKey {
+    /// NetworkConfiguration that the Machine attaches to.
     Network(Key),
-    /// A VirtualMachine that it wants under another name than its own.
+    /// VirtualMachine with another name than the Machine's.
     VirtualMachine(Key),
-    /// A MAC address that it asks for.
     MacAddress(Box<str>),
 }
 
-/// What a Machine is to be found by.
-pub(super) fn traits_of(machine: &Machine) -> Vec<Trait> {
-    let networks = networks_of(machine).into_iter().map(Trait::Network);
+pub(super) fn index_keys(machine: &Machine) -> Vec<IndexKey> {
+    let networks = networks_of(machine).into_iter().map(IndexKey::Network);
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
     let named = machine.spec.name.as_deref();
-    let named = named.map(|name| Trait::VirtualMachine(Key::new(namespace, name)));
-    let addresses = mac_addresses(machine).map(|address| Trait::MacAddress(address.into()));
+    let named = named.map(|name| IndexKey::VirtualMachine(Key::new(namespace, name)));
+    let addresses = mac_addresses(machine).map(|address| IndexKey::MacAddress(address.into()));
     networks.chain(named).chain(addresses).collect()
 }
 
-/// The networks that a Machine wants to be attached to, each once.
+/// NetworkConfigurations that a Machine attaches to, each once.
 pub(super) fn networks_of(machine: &Machine) -> Vec<Key> {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
     let networks = machine.spec.networks.iter().flatten();

@@ -1,4 +1,4 @@
-//! What is known of one resource: what its plan is made from.
+//! Observed state of one resource, the input of its plan.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,13 +19,12 @@ use serde::Deserialize;
 use super::Caches;
 use crate::machine::watches::Watched;
 
-/// The part of an object that every kind has.
 #[derive(Deserialize)]
-struct Part {
+struct MetadataOnly {
     metadata: ObjectMeta,
 }
 
-/// The objects of a Machine, for as long as it is looked at.
+/// Children of a Machine, decoded for one reconcile.
 pub(in crate::machine) struct Children {
     virtual_machine: Option<ObservedVirtualMachine>,
     instance: Option<ObservedInstance>,
@@ -34,7 +33,6 @@ pub(in crate::machine) struct Children {
 }
 
 impl Children {
-    /// What tells the instance from others that had its name.
     pub(in crate::machine) fn instance_uid(&self) -> Option<&str> {
         self.instance.as_ref()?.metadata.uid.as_deref()
     }
@@ -51,7 +49,7 @@ impl Caches {
         }
     }
 
-    /// The objects of a Machine.
+    /// Children of a Machine; none if one of them cannot be decoded.
     pub(in crate::machine) fn children(&self, machine: &Machine) -> Option<Children> {
         let key = Key::of(&machine.metadata);
         let name = machine.spec.name.as_deref().unwrap_or(&key.name);
@@ -78,25 +76,24 @@ impl Caches {
         })
     }
 
-    /// The disks that are labelled with a Machine: each claim, and each DataVolume without one.
+    /// Disks with a Machine's label: each claim, and each DataVolume without a claim.
     pub(in crate::machine) fn disks_of(
         &self,
         machine: &Key,
     ) -> impl Iterator<Item = (Kind, ObjectMeta)> {
         let claims = self.claims.by_index(machine).filter_map(|(_, claim)| {
-            let Part { metadata } = claim.read()?;
+            let MetadataOnly { metadata } = claim.read()?;
             Some((Kind::PersistentVolumeClaim, metadata))
         });
         let volumes = self.data_volumes.by_index(machine);
         let volumes = volumes.filter(|(key, _)| self.claims.get(key).is_none());
         let volumes = volumes.filter_map(|(_, volume)| {
-            let Part { metadata } = volume.read()?;
+            let MetadataOnly { metadata } = volume.read()?;
             Some((Kind::DataVolume, metadata))
         });
         claims.chain(volumes)
     }
 
-    /// What is known of a Machine.
     pub(in crate::machine) fn observe<'a>(
         &'a self,
         machine: &'a Machine,
@@ -143,16 +140,16 @@ impl Caches {
         disks.map(|(kind, name)| (*kind, name.as_str())).collect()
     }
 
-    /// Other Machines that ask for a MAC address of this one; not all, if there are many.
+    /// Other Machines with a MAC address of this one, up to a limit per address.
     fn mac_address_rivals(&self, key: &Key, machine: &Machine) -> Vec<&Machine> {
         mac_addresses(machine)
-            .flat_map(|address| self.asking_for(&address))
+            .flat_map(|address| self.with_mac_address(&address))
             .filter(|(other, _)| *other != key)
             .map(|(_, other)| other.as_ref())
             .collect()
     }
 
-    /// What Machines of a namespace may refer to.
+    /// Objects that Machines of a namespace may refer to.
     pub(super) fn surroundings(&self, namespace: &str, secrets: Known<Secret>) -> Surroundings {
         let networks = self.known_networks.get(namespace).cloned();
         Surroundings {
@@ -165,7 +162,6 @@ impl Caches {
         }
     }
 
-    /// What is known of a NetworkConfiguration.
     pub(in crate::machine) fn observe_network<'a>(
         &'a self,
         network: &'a NetworkConfiguration,

@@ -1,10 +1,10 @@
-//! Live reads of who refers to claims, shared by the Machines of a namespace.
+//! Live reads of the references to claims, shared by the Machines of a namespace.
 //!
-//! A namespace has at most one read under way, and one a second. Machines that ask meanwhile share the
-//! next one, since a read that began before they asked may miss what they wait for. So deleting many
-//! Machines costs reads in proportion to the time it takes, not to their number.
+//! A namespace has at most one read in flight, and at most one per second. Machines that request a read
+//! meanwhile share the next one, since a read that started earlier may miss recent writes. Deleting many
+//! Machines therefore costs reads in proportion to the time it takes, not to their number.
 //!
-//! A result is fresh for one plan. Afterwards only what it says of disks in use is kept, until the next.
+//! A result is fresh for one plan. Afterwards only the disks in use are kept, until the next read.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use plan::machine::{Age, References, Refusal};
 use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
-use super::{Controller, Trouble};
+use super::{Controller, PendingRetry};
 use crate::machine::{
     caches::Subject,
     execute::Target,
@@ -23,11 +23,12 @@ use crate::machine::{
 /// Time between two reads of a namespace.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after a read began a plan may rely on it.
-const FRESH: Duration = Duration::from_secs(10);
+/// Maximum age, from the start of a read, at which a plan may rely on it.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// Time until a disk in use is checked again: foreign VirtualMachines are not watched.
-const RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+/// First and longest delay until a disk in use is checked again: foreign VirtualMachines are not
+/// watched.
+const RECHECK_DELAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
 #[derive(Default)]
 pub(super) struct Reads {
@@ -42,7 +43,7 @@ struct Namespace {
     not_before: Option<Instant>,
 }
 
-/// A Machine that waits for a read.
+/// A Machine that is waiting for a read.
 pub(super) struct Waiting {
     subject: Subject,
     uid: String,
@@ -51,27 +52,26 @@ pub(super) struct Waiting {
 
 struct Found {
     references: Arc<References>,
-    began: Instant,
+    started: Instant,
     is_fresh: bool,
     reads: u32,
 }
 
-/// A read that came to its end.
-pub(super) struct Read {
+pub(super) struct CompletedRead {
     namespace: Arc<str>,
     waiting: Vec<Waiting>,
-    began: Instant,
+    started: Instant,
     result: Result<References, Refusal>,
 }
 
 impl Reads {
-    fn ask(&mut self, waiting: Waiting) {
+    fn request(&mut self, waiting: Waiting) {
         let namespace = Arc::clone(&waiting.subject.key.namespace);
         let namespace = self.namespaces.entry(namespace).or_default();
         namespace.waiting.push(waiting);
     }
 
-    /// When the next read is due.
+    /// Time of the next read that is due.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let waiting = self
             .namespaces
@@ -82,31 +82,31 @@ impl Reads {
             .min()
     }
 
-    /// A read that is due, and those who wait for it.
+    /// Next read that is due, and the Machines that are waiting for it.
     fn next(&mut self, now: Instant) -> Option<(Arc<str>, Vec<Waiting>)> {
         self.namespaces.retain(|_, namespace| {
-            let is_resting = namespace.not_before.is_some_and(|at| at > now);
-            namespace.is_reading || is_resting || !namespace.waiting.is_empty()
+            let is_delayed = namespace.not_before.is_some_and(|at| at > now);
+            namespace.is_reading || is_delayed || !namespace.waiting.is_empty()
         });
         let (name, namespace) = self.namespaces.iter_mut().find(|(_, namespace)| {
-            let is_resting = namespace.not_before.is_some_and(|at| at > now);
-            !namespace.is_reading && !is_resting && !namespace.waiting.is_empty()
+            let is_delayed = namespace.not_before.is_some_and(|at| at > now);
+            !namespace.is_reading && !is_delayed && !namespace.waiting.is_empty()
         })?;
         namespace.is_reading = true;
         namespace.not_before = Some(now + READ_INTERVAL);
         Some((Arc::clone(name), std::mem::take(&mut namespace.waiting)))
     }
 
-    /// What was read for a resource. The next plan finds it stale.
+    /// Result of the latest read for a resource. It is stale for the next plan.
     pub(super) fn of(&mut self, subject: &Subject, now: Instant) -> Option<(Arc<References>, Age)> {
         let found = self.found.get_mut(subject)?;
-        let is_fresh = std::mem::take(&mut found.is_fresh) && now < found.began + FRESH;
+        let is_fresh = std::mem::take(&mut found.is_fresh) && now < found.started + MAX_AGE;
         let age = if is_fresh {
             Age::Fresh
         } else {
-            let (first, longest) = RETRY;
+            let (first, longest) = RECHECK_DELAY;
             let doubled = 2_u32.saturating_pow(found.reads.saturating_sub(1));
-            let due = found.began + first.saturating_mul(doubled).min(longest);
+            let due = found.started + first.saturating_mul(doubled).min(longest);
             Age::Stale {
                 retry_after: due.saturating_duration_since(now),
             }
@@ -114,7 +114,7 @@ impl Reads {
         Some((Arc::clone(&found.references), age))
     }
 
-    /// Keeps what a plan found to be in use, among claims with this prefix, or nothing.
+    /// Keeps references to claims with this prefix if some of them are in use; otherwise forgets all.
     pub(super) fn settle(&mut self, subject: &Subject, in_use: Option<&str>) {
         match (in_use, self.found.get_mut(subject)) {
             (Some(prefix), Some(found)) => {
@@ -130,49 +130,48 @@ impl Reads {
 }
 
 impl Controller {
-    /// Has the references read for a Machine, together with others.
-    pub(super) fn ask_for_references(
+    /// Requests a read of the references, shared with other Machines of the namespace.
+    pub(super) fn request_references(
         &mut self,
         subject: Subject,
         target: &Target,
         generation: Option<i64>,
     ) {
-        self.reads.ask(Waiting {
+        self.reads.request(Waiting {
             subject,
             uid: target.uid.clone(),
             generation,
         });
     }
 
-    /// Starts the reads that are due.
     pub(super) fn start_reads(&mut self, now: Instant) {
-        while self.reading.len() < self.options.concurrency {
+        while self.reads_in_flight.len() < self.options.concurrency {
             let Some((namespace, waiting)) = self.reads.next(now) else {
                 break;
             };
             let is_served = self.caches.is_served(Watched::VirtualMachines)
                 && self.caches.is_served(Watched::Instances);
             let requests = self.requests.clone();
-            self.reading.push(Box::pin(async move {
+            self.reads_in_flight.push(Box::pin(async move {
                 let result = read(&requests, &namespace, is_served).await;
-                Read {
+                CompletedRead {
                     result: result.map_err(|error| refused(&namespace, &error)),
                     namespace,
                     waiting,
-                    began: now,
+                    started: now,
                 }
             }));
         }
     }
 
-    /// Hands the result of a read to those who waited for it.
-    pub(super) fn references_read(&mut self, read: Read) {
-        let Read {
+    /// Passes the result of a read to the Machines that were waiting for it.
+    pub(super) fn on_references_read(&mut self, completed: CompletedRead) {
+        let CompletedRead {
             namespace,
             waiting,
-            began,
+            started,
             result,
-        } = read;
+        } = completed;
         let now = Instant::now();
         if let Some(namespace) = self.reads.namespaces.get_mut(&namespace) {
             namespace.is_reading = false;
@@ -186,15 +185,15 @@ impl Controller {
             } = waiting;
             if self.caches.uid_of(&subject) == Some(uid.as_str()) {
                 match &result {
-                    Ok(references) => self.found(&subject, Arc::clone(references), began),
+                    Ok(references) => self.found(&subject, Arc::clone(references), started),
                     Err(refusal) => {
-                        self.tools.report.refused(&subject, refusal);
-                        let trouble = Trouble {
+                        self.tools.report.read_refused(&subject, refusal);
+                        let retry = PendingRetry {
                             refusal: refusal.clone(),
-                            until: now + self.pause(&subject, None),
+                            retry_at: now + self.next_delay(&subject, None),
                             generation,
                         };
-                        self.troubles.insert(subject.clone(), trouble);
+                        self.retries.insert(subject.clone(), retry);
                     }
                 }
             }
@@ -202,12 +201,12 @@ impl Controller {
         }
     }
 
-    fn found(&mut self, subject: &Subject, references: Arc<References>, began: Instant) {
-        self.end_trouble(subject);
+    fn found(&mut self, subject: &Subject, references: Arc<References>, started: Instant) {
+        self.clear_retry(subject);
         let before = self.reads.found.get(subject).map_or(0, |found| found.reads);
         let found = Found {
             references,
-            began,
+            started,
             is_fresh: true,
             reads: before.saturating_add(1),
         };
@@ -238,34 +237,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_ask_during_a_read_share_the_next_one() {
+    async fn requests_during_a_read_share_the_next_read() {
         let mut reads = Reads::default();
         let now = Instant::now();
-        reads.ask(waiting("a"));
+        reads.request(waiting("a"));
         let (namespace, first) = reads.next(now).unwrap();
         assert_eq!(names(&first), ["a"]);
-        reads.ask(waiting("b"));
-        reads.ask(waiting("c"));
+        reads.request(waiting("b"));
+        reads.request(waiting("c"));
         assert!(
             reads.next(now + READ_INTERVAL).is_none(),
-            "one is under way"
+            "one is in flight"
         );
         reads.namespaces.get_mut(&namespace).unwrap().is_reading = false;
-        assert!(reads.next(now).is_none(), "one a second");
+        assert!(reads.next(now).is_none(), "one per second");
         assert_eq!(reads.next_wake(now), Some(now + READ_INTERVAL));
         let (_, second) = reads.next(now + READ_INTERVAL).unwrap();
         assert_eq!(names(&second), ["b", "c"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_result_is_fresh_once_and_is_read_again_less_and_less_often() {
+    async fn a_result_is_fresh_once_and_reread_with_growing_delay() {
         let mut reads = Reads::default();
         let now = Instant::now();
         let web = subject("web");
-        let found = |reads: &mut Reads, count, began| {
+        let found = |reads: &mut Reads, count, started| {
             let found = Found {
                 references: Arc::default(),
-                began,
+                started,
                 is_fresh: true,
                 reads: count,
             };
@@ -278,7 +277,7 @@ mod tests {
             assert_eq!(reads.of(&web, now).unwrap().1, Age::Stale { retry_after });
         }
         found(&mut reads, 1, now);
-        let late = reads.of(&web, now + FRESH).unwrap().1;
+        let late = reads.of(&web, now + MAX_AGE).unwrap().1;
         assert!(matches!(late, Age::Stale { .. }), "{late:?}");
         reads.settle(&web, None);
         assert!(reads.of(&web, now).is_none());

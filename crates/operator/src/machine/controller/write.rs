@@ -1,4 +1,4 @@
-//! Rounds of writes: begun beside each other, and what is learned from their answers.
+//! Requests of one resource: sends its writes and reads, and processes the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,8 +8,8 @@ use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
 use super::{
-    BREATH, Controller, Fingerprint, Trouble,
-    look::{Look, Work},
+    Controller, Fingerprint, MIN_REQUEUE_INTERVAL, PendingRetry,
+    reconcile::{Reconciled, Work},
 };
 use crate::machine::{
     caches::Subject,
@@ -18,86 +18,84 @@ use crate::machine::{
     report::Report,
 };
 
-/// What came of a round of writes.
-pub(super) struct Done {
+pub(super) struct CompletedWork {
     subject: Subject,
-    /// Of the resource that it was done for.
     uid: String,
     generation: Option<i64>,
-    began: Instant,
-    /// The instance whose Secret was written, or compared.
+    started: Instant,
+    /// UID of the instance whose Secret was written or compared.
     verified: Option<String>,
-    result: Worked,
+    result: WorkResult,
 }
 
-enum Worked {
+enum WorkResult {
     Steps(Outcome),
     Status(Outcome),
-    Fetched(Box<kube::Result<Option<Secret>>>),
-    FetchedWhole(Box<kube::Result<Option<Machine>>>),
+    SecretRead(Box<kube::Result<Option<Secret>>>),
+    MachineRead(Box<kube::Result<Option<Machine>>>),
 }
 
 impl Controller {
-    pub(super) fn begin(
+    pub(super) fn start(
         &mut self,
         subject: Subject,
         target: Target,
         generation: Option<i64>,
         work: Work,
-        began: Instant,
+        started: Instant,
     ) {
         if let Work::Steps(steps) = &work {
             let phase = self.phase(&subject);
-            Report::of_steps(&subject, phase, steps);
+            Report::steps(&subject, phase, steps);
             if steps
                 .iter()
                 .all(|step| step.action == Action::ObserveReferences)
             {
-                self.ask_for_references(subject, &target, generation);
+                self.request_references(subject, &target, generation);
                 return;
             }
         }
-        let past = self.past.entry(subject.clone()).or_default();
+        let last = self.last_writes.entry(subject.clone()).or_default();
         match &work {
             Work::Steps(steps) => {
-                past.steps = Some((Fingerprint::of(steps), began));
+                last.steps = Some((Fingerprint::of(steps), started));
             }
-            Work::Status(status, _) => past.status = Some((Fingerprint::of(status), began)),
-            Work::Fetch(_) | Work::FetchWhole => {}
+            Work::Status(status, _) => last.status = Some((Fingerprint::of(status), started)),
+            Work::ReadSecret(_) | Work::ReadMachine => {}
         }
-        let verified = self.verifies(&subject, &work);
+        let verified = self.verified_instance(&subject, &work);
         let requests = self.requests.clone();
         let uid = target.uid.clone();
-        self.writing.push(Box::pin(async move {
+        self.work_in_flight.push(Box::pin(async move {
             let result = match work {
                 Work::Steps(steps) => {
-                    Worked::Steps(execute::execute(&requests, &target, steps).await)
+                    WorkResult::Steps(execute::execute(&requests, &target, steps).await)
                 }
-                Work::Status(status, events) => {
-                    Worked::Status(execute::write_status(&requests, &target, status, events).await)
-                }
-                Work::Fetch(name) => {
+                Work::Status(status, events) => WorkResult::Status(
+                    execute::write_status(&requests, &target, status, events).await,
+                ),
+                Work::ReadSecret(name) => {
                     let read = execute::read_secret(&requests, &target, &name).await;
-                    Worked::Fetched(Box::new(read))
+                    WorkResult::SecretRead(Box::new(read))
                 }
-                Work::FetchWhole => {
+                Work::ReadMachine => {
                     let read = execute::read_machine(&requests, &target).await;
-                    Worked::FetchedWhole(Box::new(read))
+                    WorkResult::MachineRead(Box::new(read))
                 }
             };
-            Done {
+            CompletedWork {
                 subject,
                 uid,
                 generation,
-                began,
+                started,
                 verified,
                 result,
             }
         }));
     }
 
-    /// The instance that is known to find its Secret once the work is done.
-    fn verifies(&self, subject: &Subject, work: &Work) -> Option<String> {
+    /// UID of the instance whose Secret is verified once the work is done.
+    fn verified_instance(&self, subject: &Subject, work: &Work) -> Option<String> {
         let Work::Steps(steps) = work else {
             return None;
         };
@@ -116,109 +114,114 @@ impl Controller {
         machine.status.as_ref()?.phase
     }
 
-    pub(super) fn written(&mut self, done: Done) {
-        let Done {
+    pub(super) fn on_work_completed(&mut self, completed: CompletedWork) {
+        let CompletedWork {
             subject,
             uid,
             generation,
-            began,
+            started,
             verified,
             result,
-        } = done;
+        } = completed;
         let now = Instant::now();
-        let took = now - began;
+        let took = now - started;
         if self.caches.uid_of(&subject) != Some(uid.as_str()) {
-            // It is gone, perhaps for another of its name, whom none of this concerns.
-            if let Worked::Steps(outcome) | Worked::Status(outcome) = result {
-                self.learn(&subject, outcome, took);
+            // The resource was deleted, and perhaps replaced by another one of its name.
+            if let WorkResult::Steps(outcome) | WorkResult::Status(outcome) = result {
+                self.process(&subject, outcome, took);
             }
             self.queue.done(&subject, Requeue::At(now), now);
             return;
         }
         match result {
-            Worked::Fetched(fetched) => {
+            WorkResult::SecretRead(read) => {
                 let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
                 self.secrets
-                    .fetched(&subject.key, machine, generation, *fetched, now);
+                    .on_read(&subject.key, machine, generation, *read, now);
             }
-            Worked::FetchedWhole(fetched) => {
-                self.fetched_whole(subject, *fetched, began, now);
+            WorkResult::MachineRead(read) => {
+                self.on_machine_read(subject, *read, started, now);
                 return;
             }
-            Worked::Steps(outcome) => {
-                self.steps_done(&subject, outcome, generation, verified, now, took);
+            WorkResult::Steps(outcome) => {
+                self.on_steps_completed(&subject, outcome, generation, verified, now, took);
             }
-            Worked::Status(outcome) => {
-                let wish = outcome.retry_after;
-                let refused = self.learn(&subject, outcome, took).is_some();
-                let until = refused.then(|| now + self.pause(&subject, wish));
-                if !refused && !self.troubles.contains_key(&subject) {
+            WorkResult::Status(outcome) => {
+                let retry_after = outcome.retry_after;
+                let refused = self.process(&subject, outcome, took).is_some();
+                let retry_at = refused.then(|| now + self.next_delay(&subject, retry_after));
+                if !refused && !self.retries.contains_key(&subject) {
                     self.backoff.reset(&subject);
                 }
-                let past = self.past.entry(subject.clone()).or_default();
-                past.status_after = until;
+                let last = self.last_writes.entry(subject.clone()).or_default();
+                last.status_retry_at = retry_at;
                 if refused {
-                    past.status = None;
+                    last.status = None;
                 }
             }
         }
         self.queue.done(&subject, Requeue::At(now), now);
     }
 
-    /// Reconciles a Machine with the cloud-init data that the cache does not have.
-    fn fetched_whole(
+    /// Reconciles a Machine with the cloud-init data that is not cached.
+    fn on_machine_read(
         &mut self,
         subject: Subject,
-        fetched: kube::Result<Option<Machine>>,
-        began: Instant,
+        read: kube::Result<Option<Machine>>,
+        started: Instant,
         now: Instant,
     ) {
-        let again = match fetched {
-            // Reconciled at once: were it put back into the queue, all those before it would be read
-            // as well, and be in memory together.
+        let outcome = match read {
+            // Reconciled at once: through the queue, many such Machines would be in memory together.
             Ok(Some(machine)) => {
-                self.whole = Some(machine);
-                let look = self.look(&subject, now);
-                self.whole = None;
-                match look {
-                    // The cache shows another state of it than was read.
-                    Some(Look {
-                        work: Some(Work::FetchWhole),
+                self.full_machine = Some(machine);
+                let reconciled = self.reconcile(&subject, now);
+                self.full_machine = None;
+                match reconciled {
+                    // The cache shows another version than was read.
+                    Some(Reconciled {
+                        work: Some(Work::ReadMachine),
                         ..
-                    }) => Requeue::At(now + BREATH),
-                    Some(Look {
+                    }) => Requeue::At(now + MIN_REQUEUE_INTERVAL),
+                    Some(Reconciled {
                         work: Some(work),
                         target,
                         generation,
                         ..
                     }) => {
-                        self.begin(subject, target, generation, work, began);
+                        self.start(subject, target, generation, work, started);
                         return;
                     }
-                    // To reconcile at once would read it again and again.
-                    Some(Look {
-                        work: None, again, ..
-                    }) => again.map_or(Requeue::AtResync, Requeue::At),
+                    // An immediate requeue would read it again and again.
+                    Some(Reconciled {
+                        work: None,
+                        requeue_at,
+                        ..
+                    }) => requeue_at.map_or(Requeue::AtResync, Requeue::At),
                     None => Requeue::At(now),
                 }
             }
-            // The watch reports that it is gone.
+            // The watch delivers the deletion.
             Ok(None) => Requeue::At(now),
             Err(error) => {
                 let (machine, namespace) = (&*subject.key.name, &*subject.key.namespace);
-                // What cannot be decoded may be quoted, and holds cloud-init data.
+                // A decoding error may quote the object, which contains cloud-init data.
                 let error = match error {
-                    kube::Error::SerdeError(_) => "it is not a Machine".to_owned(),
+                    kube::Error::SerdeError(_) => "the answer is not a valid Machine".to_owned(),
                     error => error.to_string(),
                 };
-                tracing::warn!(machine, namespace, "cannot read the Machine: {error}");
-                Requeue::At(now + self.pause(&subject, None))
+                tracing::warn!(
+                    machine,
+                    namespace,
+                    "cannot read Machine {namespace}/{machine} with its cloud-init data: {error}"
+                );
+                Requeue::At(now + self.next_delay(&subject, None))
             }
         };
-        self.queue.done(&subject, again, now);
+        self.queue.done(&subject, outcome, now);
     }
 
-    fn steps_done(
+    fn on_steps_completed(
         &mut self,
         subject: &Subject,
         outcome: Outcome,
@@ -227,32 +230,32 @@ impl Controller {
         now: Instant,
         took: Duration,
     ) {
-        let wish = outcome.retry_after;
+        let retry_after = outcome.retry_after;
         let made_progress = outcome.made_progress;
-        let Some(refusal) = self.learn(subject, outcome, took) else {
+        let Some(refusal) = self.process(subject, outcome, took) else {
             if let Some(instance) = verified {
-                self.secrets.verified(&subject.key, instance, now);
+                self.secrets.set_verified(&subject.key, instance, now);
             }
-            self.end_trouble(subject);
+            self.clear_retry(subject);
             return;
         };
         if made_progress {
             self.backoff.reset(subject);
         }
-        let until = now + self.pause(subject, wish);
-        // What was refused may be tried again as it was.
-        self.past.entry(subject.clone()).or_default().steps = None;
-        let trouble = Trouble {
+        let retry_at = now + self.next_delay(subject, retry_after);
+        // The same steps may be retried before the repeat delay.
+        self.last_writes.entry(subject.clone()).or_default().steps = None;
+        let retry = PendingRetry {
             refusal,
-            until,
+            retry_at,
             generation,
         };
-        self.troubles.insert(subject.clone(), trouble);
+        self.retries.insert(subject.clone(), retry);
     }
 
-    /// Takes in what the API server answered. What was fenced is not a refusal: this process is
-    /// about to end.
-    fn learn(&mut self, subject: &Subject, outcome: Outcome, took: Duration) -> Option<Refusal> {
+    /// Updates the caches with the answers, reports the outcome and returns the refusal. A fenced
+    /// write is not a refusal: this process is about to end.
+    fn process(&mut self, subject: &Subject, outcome: Outcome, took: Duration) -> Option<Refusal> {
         let Outcome {
             answers,
             events,
@@ -261,11 +264,11 @@ impl Controller {
             made_progress: _,
             retry_after: _,
         } = outcome;
-        // With the last of them the resource may be gone, and its uid with it.
+        // Before the answers: the last of them may remove the resource, and its UID, from the caches.
         self.tools.report.events(subject, &self.caches, events);
         for answer in answers {
-            let affected = self.caches.answered(subject, answer);
-            self.take(affected);
+            let affected = self.caches.on_answer(subject, answer);
+            self.enqueue(affected);
         }
         let phase = self.phase(subject);
         self.tools
@@ -274,18 +277,22 @@ impl Controller {
         refusal.filter(|_| !is_fenced)
     }
 
-    /// How long what was refused is not tried again. What the server wishes comes on top, or all
-    /// whom it told the same come back together.
-    pub(super) fn pause(&mut self, subject: &Subject, wish: Option<Duration>) -> Duration {
+    /// Delay before the next attempt. A longer Retry-After is extended by the jittered backoff, so that
+    /// the clients that got the same value do not return together.
+    pub(super) fn next_delay(
+        &mut self,
+        subject: &Subject,
+        retry_after: Option<Duration>,
+    ) -> Duration {
         let delay = self.backoff.failed(subject.clone());
-        match wish {
-            Some(wish) if wish > delay => wish + delay,
+        match retry_after {
+            Some(retry_after) if retry_after > delay => retry_after + delay,
             _ => delay,
         }
     }
 
-    pub(super) fn end_trouble(&mut self, subject: &Subject) {
-        self.troubles.remove(subject);
+    pub(super) fn clear_retry(&mut self, subject: &Subject) {
+        self.retries.remove(subject);
         self.backoff.reset(subject);
     }
 }

@@ -1,4 +1,4 @@
-//! Documents, by what is to be done with them.
+//! Classification of the documents that a preview is computed for.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +8,51 @@ use serde_json::Value;
 use super::Kind;
 use crate::{
     documents::{Document, Origin},
-    manifests::{self, NotOurs, Resource},
+    manifests::{self, Resource, UnknownKind},
 };
 
-/// Documents that are to be applied, and what is to be known of the others.
+/// Classified documents.
 #[derive(Debug, Default)]
 pub struct Documents {
-    /// Those that are ours.
-    pub given: Vec<Given>,
-    /// Those that Machines can refer to: taken for applied.
+    /// Machines, MachineClasses and NetworkConfigurations to apply.
+    pub given: Vec<GivenDocument>,
+    /// StorageClasses and Secrets that Machines can refer to; the preview assumes that they exist.
     pub others: Vec<Resource>,
-    /// Those that are not looked at, and what they are.
-    pub passed_over: Vec<(Origin, String)>,
-    /// What is wrong with the rest.
-    pub wrong: Vec<String>,
+    /// Documents of other kinds, with a note.
+    pub ignored: Vec<(Origin, String)>,
+    pub errors: Vec<String>,
 }
 
-/// A document that is to be applied.
+/// Document to apply.
 #[derive(Debug)]
-pub struct Given {
-    /// What it is of.
+pub struct GivenDocument {
     pub kind: Kind,
-    /// Its name.
     pub key: Key,
-    /// What it says, with its namespace.
+    /// Content, with the namespace set.
     pub value: Value,
-    /// Where it was found.
     pub origin: Origin,
 }
 
 impl Documents {
-    /// Sorts documents. `namespace` is that of those that name none.
-    pub fn sort(documents: Vec<Document>, namespace: &str) -> Self {
-        let mut sorted = Self::default();
-        let mut seen = BTreeMap::new();
+    /// Classifies documents. `namespace` is the default for those without one.
+    pub fn classify(documents: Vec<Document>, namespace: &str) -> Self {
+        let mut classified = Self::default();
+        let mut origins = BTreeMap::new();
         for document in documents {
             let origin = document.origin.clone();
-            match sorted.take(document, namespace, &mut seen) {
+            match classified.add(document, namespace, &mut origins) {
                 Ok(()) => {}
-                Err(message) => sorted.wrong.push(format!("{origin}: {message}")),
+                Err(message) => classified.errors.push(format!("{origin}: {message}")),
             }
         }
-        sorted
+        classified
     }
 
-    fn take(
+    fn add(
         &mut self,
         document: Document,
         namespace: &str,
-        seen: &mut BTreeMap<(Kind, Key), Origin>,
+        origins: &mut BTreeMap<(Kind, Key), Origin>,
     ) -> Result<(), String> {
         let Document { origin, mut value } = document;
         let kind = match manifests::kind(&value) {
@@ -66,17 +62,19 @@ impl Documents {
             Ok(kind @ (manifests::Kind::StorageClass | manifests::Kind::Secret)) => {
                 match manifests::resource(kind, &value, Some(namespace)) {
                     Ok(resource) => self.others.push(resource),
-                    Err(message) => self.passed_over.push((origin, message)),
+                    Err(message) => self.ignored.push((origin, message)),
                 }
                 return Ok(());
             }
-            Err(NotOurs::Foreign(what)) => {
-                let message = format!("{what} is passed over");
-                self.passed_over.push((origin, message));
+            Err(UnknownKind::Foreign(what)) => {
+                let message = format!("{what} is ignored");
+                self.ignored.push((origin, message));
                 return Ok(());
             }
-            Err(NotOurs::Wrong { path: "", message }) => return Err(message),
-            Err(NotOurs::Wrong { path, message }) => return Err(format!("{path}: {message}")),
+            Err(UnknownKind::Invalid { path: "", message }) => return Err(message),
+            Err(UnknownKind::Invalid { path, message }) => {
+                return Err(format!("{path}: {message}"));
+            }
         };
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         if name.is_empty() {
@@ -92,14 +90,14 @@ impl Documents {
             metadata["namespace"] = Value::String(namespace.clone());
             Key::new(&namespace, &name)
         };
-        if let Some(first) = seen.get(&(kind, key.clone())) {
+        if let Some(first) = origins.get(&(kind, key.clone())) {
             let kind = kind.as_str();
             return Err(format!(
-                "{kind} {name:?} is already given by {first}: remove one of them"
+                "{kind} {name:?} is already defined in {first}: remove one of them"
             ));
         }
-        seen.insert((kind, key.clone()), origin.clone());
-        self.given.push(Given {
+        origins.insert((kind, key.clone()), origin.clone());
+        self.given.push(GivenDocument {
             kind,
             key,
             value,

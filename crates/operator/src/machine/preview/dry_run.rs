@@ -1,9 +1,8 @@
-//! What the API server would make of a document.
+//! Server-side dry run of a document.
 //!
-//! A document is applied in the way that the resource was applied before, so that what the document
-//! no longer has goes away: after `kubectl apply` by the difference to the configuration that was
-//! last applied, after `kubectl apply --server-side`, or another such client, by that client's
-//! field manager.
+//! The document is applied as the resource was applied before, so that fields that it no longer has
+//! are removed: after `kubectl apply` by the difference to the last applied configuration, after a
+//! server-side apply by the same field manager.
 
 use kube::{
     Client, Error,
@@ -12,19 +11,19 @@ use kube::{
 };
 use serde_json::{Map, Value};
 
-use super::Given;
-use crate::requests::words;
+use super::GivenDocument;
+use crate::requests::status_message;
 
 const MANAGER: &str = "kubevirt-operator-plan";
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What the resource would be, or why not.
-pub(super) async fn ask(
+/// Resource that applying the document would result in, or an error message.
+pub(super) async fn dry_run(
     client: &Client,
-    given: &Given,
+    given: &GivenDocument,
     live: Option<&Value>,
 ) -> Result<Value, String> {
-    let document = presentable(&given.value);
+    let document = without_server_fields(&given.value);
     let last_applied = live.and_then(last_applied);
     let (patch, manager) = match &last_applied {
         Some(last) => (Patch::Merge(three_way(last, &document)), MANAGER),
@@ -48,18 +47,21 @@ pub(super) async fn ask(
             Err(match status.code {
                 _ if is_gone => format!("namespace {namespace:?} does not exist: create it first"),
                 403 => format!(
-                    "{}: a dry run needs the right to create and patch",
-                    words(&status)
+                    "{}: a dry run needs permission to create and patch",
+                    status_message(&status)
                 ),
-                _ => format!("the API server refuses it: {}", words(&status)),
+                _ => format!(
+                    "the API server refuses the document: {}",
+                    status_message(&status)
+                ),
             })
         }
         Err(error) => Err(format!("the API server did not answer: {error}")),
     }
 }
 
-/// A document without what the API server fills in, as `kubectl get -o yaml` prints it.
-fn presentable(document: &Value) -> Value {
+/// Removes the fields that the API server sets, which the output of `kubectl get -o yaml` contains.
+fn without_server_fields(document: &Value) -> Value {
     let mut document = document.clone();
     if let Some(fields) = document.as_object_mut() {
         fields.remove("status");
@@ -88,12 +90,12 @@ fn last_applied(live: &Value) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// The document, with null for what was applied before and is not in it.
+/// The document, with null for fields that were applied before and are not in it.
 fn three_way(last: &Value, document: &Value) -> Value {
     let (Value::Object(last), Value::Object(document)) = (last, document) else {
         return document.clone();
     };
-    let gone = last
+    let removed = last
         .keys()
         .filter(|name| !document.contains_key(*name))
         .map(|name| (name.clone(), Value::Null));
@@ -104,10 +106,10 @@ fn three_way(last: &Value, document: &Value) -> Value {
         };
         (name.clone(), value)
     });
-    Value::Object(gone.chain(kept).collect::<Map<_, _>>())
+    Value::Object(removed.chain(kept).collect::<Map<_, _>>())
 }
 
-/// The field manager that a resource was applied by.
+/// Field manager of the latest apply by another client.
 fn applied_by(live: &Value) -> &str {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut applied = entries.into_iter().flatten().filter(|entry| {
@@ -129,10 +131,10 @@ mod tests {
 
     #[rstest]
     #[case::kept(json!({"a": 1}), json!({"a": 1}), json!({"a": 1}))]
-    #[case::gone(json!({"a": {"b": 1, "c": 1}}), json!({"a": {"b": 2}}), json!({"a": {"b": 2, "c": null}}))]
-    #[case::never_ours(json!({}), json!({"a": 1}), json!({"a": 1}))]
-    #[case::lists_are_whole(json!({"a": [1, 2]}), json!({"a": [1]}), json!({"a": [1]}))]
-    fn what_a_document_no_longer_has_goes_away(
+    #[case::removed(json!({"a": {"b": 1, "c": 1}}), json!({"a": {"b": 2}}), json!({"a": {"b": 2, "c": null}}))]
+    #[case::never_applied(json!({}), json!({"a": 1}), json!({"a": 1}))]
+    #[case::lists_are_atomic(json!({"a": [1, 2]}), json!({"a": [1]}), json!({"a": [1]}))]
+    fn fields_that_a_document_no_longer_has_are_removed(
         #[case] last: Value,
         #[case] document: Value,
         #[case] expected: Value,
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_applied_as_it_was_applied_before() {
+    fn a_resource_is_applied_with_its_previous_field_manager() {
         let entry =
             |manager: &str, operation: &str| json!({"manager": manager, "operation": operation});
         let live = json!({"metadata": {"managedFields": [

@@ -1,4 +1,4 @@
-//! What there is in the cluster, listed once, in the caches of the controller.
+//! Live state of the cluster for a preview, listed once into the controller's caches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,40 +20,38 @@ use runtime::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{CONCURRENCY, Given, Kind, PreviewError, simulate::Secrets};
+use super::{CONCURRENCY, GivenDocument, Kind, PreviewError, secrets::Secrets};
 use crate::{
-    lists::{Progress, up_to_the_end},
+    lists::{Progress, collect_list},
     machine::{
         caches::{Caches, Subject},
         paths::Owner,
         references,
         slim::Slim,
-        watches::{Told, Watched},
+        watches::{KindEvent, Watched},
     },
     manifests::Resource,
     requests::Requests,
 };
 
-/// What there is.
 pub(super) struct Live {
     pub(super) caches: Caches,
-    /// The resources that users write, with all their metadata.
-    whole: BTreeMap<(Kind, Key), Value>,
+    /// Resources of users, with all their metadata.
+    untrimmed: BTreeMap<(Kind, Key), Value>,
 }
 
-/// What a list holds.
 enum Listed {
-    Told(Vec<(String, Told)>),
-    Whole(Kind, String, Vec<DynamicObject>),
+    Events(Vec<(String, KindEvent)>),
+    Untrimmed(Kind, String, Vec<DynamicObject>),
 }
 
 impl Live {
-    /// Who refers to claims in the namespaces where disks may be deleted, as far as that may be read.
+    /// References to claims in the namespaces where disks may be deleted. A failed read becomes a note.
     pub(super) async fn references(
         &self,
         client: &Client,
-        concerned: &BTreeSet<Subject>,
-        wanted: &[(&Given, Value)],
+        affected: &BTreeSet<Subject>,
+        wanted: &[(&GivenDocument, Value)],
         notes: &mut Vec<String>,
     ) -> BTreeMap<Arc<str>, References> {
         let deletes_disks = |subject: &&Subject| {
@@ -64,7 +62,7 @@ impl Live {
                     || machine.spec.deletion_policy == Some(DeletionPolicy::Delete)
             }) || wanted.any(|(_, value)| value["spec"]["deletionPolicy"] == "Delete")
         };
-        let namespaces: BTreeSet<Arc<str>> = concerned
+        let namespaces: BTreeSet<Arc<str>> = affected
             .iter()
             .filter(|subject| subject.owner == Owner::Machine)
             .filter(deletes_disks)
@@ -78,7 +76,7 @@ impl Live {
             match references::read(&requests, &namespace, is_served).await {
                 Ok(references) => drop(found.insert(namespace, references)),
                 Err(error) => notes.push(format!(
-                    "VirtualMachines of namespace {namespace} cannot be listed, so it is not known whether a removed disk is in use: {}",
+                    "cannot check whether a removed disk in namespace {namespace} is in use: {}",
                     references::refused(&namespace, &error).message
                 )),
             }
@@ -86,11 +84,11 @@ impl Live {
         found
     }
 
-    /// Lists what is in these namespaces, or, if the only one is `""`, in the whole cluster.
+    /// Lists these namespaces; a single `""` stands for the whole cluster.
     pub(super) async fn list(client: &Client, scopes: Vec<String>) -> Result<Self, PreviewError> {
         let mut caches = Caches::new(scopes.clone());
-        for (scope, told) in told(client, Watched::Definitions, "").await? {
-            caches.told(&scope, told);
+        for (scope, event) in list_events(client, Watched::Definitions, "").await? {
+            caches.on_event(&scope, event);
         }
         let required = [Watched::Machines, Watched::Networks, Watched::Classes];
         if !required.iter().all(|kind| caches.is_served(*kind)) {
@@ -110,7 +108,7 @@ impl Live {
             .filter(|kind| caches.is_served(*kind));
         let wanted: Vec<(Watched, String)> = kinds
             .flat_map(|kind| {
-                let scopes = if kind.is_of_the_cluster() {
+                let scopes = if kind.is_cluster_wide() {
                     vec![String::new()]
                 } else {
                     scopes.clone()
@@ -125,54 +123,54 @@ impl Live {
             .await?;
         let mut live = Self {
             caches,
-            whole: BTreeMap::new(),
+            untrimmed: BTreeMap::new(),
         };
         for listed in lists {
             match listed {
-                Listed::Told(all) => {
-                    for (scope, told) in all {
-                        live.caches.told(&scope, told);
+                Listed::Events(all) => {
+                    for (scope, event) in all {
+                        live.caches.on_event(&scope, event);
                     }
                 }
-                Listed::Whole(kind, scope, objects) => live.keep_whole(kind, &scope, objects),
+                Listed::Untrimmed(kind, scope, objects) => live.insert(kind, &scope, objects),
             }
         }
         Ok(live)
     }
 
-    fn keep_whole(&mut self, kind: Kind, scope: &str, objects: Vec<DynamicObject>) {
+    fn insert(&mut self, kind: Kind, scope: &str, objects: Vec<DynamicObject>) {
         for object in objects {
             let key = Key::of(&object.metadata);
             let Ok(value) = serde_json::to_value(object) else {
                 continue;
             };
-            // What is not understood is left alone, as the controller does.
-            if let Some(told) = applied(kind, &value) {
-                self.caches.told(scope, told);
+            // The controller ignores objects that it cannot decode, too.
+            if let Some(event) = applied_event(kind, &value) {
+                self.caches.on_event(scope, event);
             }
-            self.whole.insert((kind, key), value);
+            self.untrimmed.insert((kind, key), value);
         }
     }
 
-    /// A resource as it is, with all its metadata.
-    pub(super) fn whole(&self, kind: Kind, key: &Key) -> Option<&Value> {
-        self.whole.get(&(kind, key.clone()))
+    /// Current state of a resource, with all its metadata.
+    pub(super) fn untrimmed(&self, kind: Kind, key: &Key) -> Option<&Value> {
+        self.untrimmed.get(&(kind, key.clone()))
     }
 
-    /// Takes storage classes of the documents for existing.
-    pub(super) fn lay_over(&mut self, others: &[Resource]) {
+    /// Adds the StorageClasses of the documents to the caches.
+    pub(super) fn overlay(&mut self, others: &[Resource]) {
         for resource in others {
             if let Resource::StorageClass(class) = resource {
                 let mut class = StorageClass::clone(class);
                 class.metadata.resource_version = None;
                 self.caches
-                    .told("", Told::StorageClass(WatchEvent::Applied(class)));
+                    .on_event("", KindEvent::StorageClass(WatchEvent::Applied(class)));
             }
         }
     }
 
-    /// What a change of a resource may concern besides itself.
-    pub(super) fn concerned_by(&self, kind: Kind, key: &Key) -> Vec<Subject> {
+    /// Other resources that a change of this one affects.
+    pub(super) fn affected_by(&self, kind: Kind, key: &Key) -> Vec<Subject> {
         match kind {
             Kind::MachineClass => self.caches.sized_by(&key.name).collect(),
             Kind::NetworkConfiguration => self.caches.attached_to(key).collect(),
@@ -180,7 +178,7 @@ impl Live {
         }
     }
 
-    /// The VirtualMachines that the Machines ask for as they are now: what we own of those.
+    /// VirtualMachines that the current Machines ask for: the fields that the operator owns.
     pub(super) fn owned(
         &self,
         machines: &BTreeSet<Subject>,
@@ -203,8 +201,8 @@ impl Live {
     }
 }
 
-/// A resource that users write, as a watch would tell of it. Its version does not count.
-pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
+/// Watch event for a resource of a user, without its version.
+pub(super) fn applied_event(kind: Kind, value: &Value) -> Option<KindEvent> {
     fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<WatchEvent<T::Kept>> {
         let mut value = value.clone();
         if let Some(metadata) = value["metadata"].as_object_mut() {
@@ -214,13 +212,13 @@ pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
         Some(WatchEvent::Applied(object.slim()))
     }
     match kind {
-        Kind::Machine => typed::<Machine>(value).map(Told::Machine),
-        Kind::NetworkConfiguration => typed::<NetworkConfiguration>(value).map(Told::Network),
-        Kind::MachineClass => typed::<MachineClass>(value).map(Told::Class),
+        Kind::Machine => typed::<Machine>(value).map(KindEvent::Machine),
+        Kind::NetworkConfiguration => typed::<NetworkConfiguration>(value).map(KindEvent::Network),
+        Kind::MachineClass => typed::<MachineClass>(value).map(KindEvent::Class),
     }
 }
 
-/// The networks that a Machine wants to be attached to.
+/// NetworkConfigurations that a Machine attaches to.
 pub(super) fn networks_of(value: &Value) -> Vec<Subject> {
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
     let networks = value["spec"]["networks"].as_array().into_iter().flatten();
@@ -238,7 +236,10 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
             resource::<NetworkConfiguration>(),
         ),
         Watched::Classes => (Kind::MachineClass, resource::<MachineClass>()),
-        _ => return told(client, watched, &scope).await.map(Listed::Told),
+        _ => {
+            let events = list_events(client, watched, &scope).await;
+            return events.map(Listed::Events);
+        }
     };
     let api: Api<DynamicObject> = if scope.is_empty() {
         Api::all_with(client.clone(), &resource)
@@ -247,7 +248,7 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
     };
     let changes = reflector(api, Config::default(), Random::seeded(0), |object| object);
     let progress = |change: &WatchEvent<DynamicObject>| Progress::of(change);
-    let changes = up_to_the_end(changes, progress, watched.name()).await;
+    let changes = collect_list(changes, progress, watched.name()).await;
     let changes = changes.map_err(PreviewError::NotListed)?;
     let objects = changes
         .into_iter()
@@ -256,19 +257,19 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
             _ => None,
         })
         .collect();
-    Ok(Listed::Whole(kind, scope, objects))
+    Ok(Listed::Untrimmed(kind, scope, objects))
 }
 
 fn resource<K: kube::Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
-async fn told(
+async fn list_events(
     client: &Client,
     watched: Watched,
     scope: &str,
-) -> Result<Vec<(String, Told)>, PreviewError> {
-    let changes = watched.start(client, &[scope.to_owned()], 0);
-    let told = up_to_the_end(changes, |(_, told)| told.progress(), watched.name()).await;
-    told.map_err(PreviewError::NotListed)
+) -> Result<Vec<(String, KindEvent)>, PreviewError> {
+    let events = watched.start(client, &[scope.to_owned()], 0);
+    let events = collect_list(events, |(_, event)| event.progress(), watched.name()).await;
+    events.map_err(PreviewError::NotListed)
 }

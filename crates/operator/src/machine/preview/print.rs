@@ -1,4 +1,4 @@
-//! What would change, for people to read.
+//! Text output of a preview.
 
 use std::{
     fmt::Write as _,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Preview {
-    /// Prints what would change, in colours, and a line that sums it up.
+    /// Prints the changes, with colors, and a summary line.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         for forecast in &self.forecasts {
             print_forecast(forecast, out)?;
@@ -27,7 +27,7 @@ fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
         key,
         effects,
         restart,
-        remarks,
+        notes,
     } = forecast;
     let mut heading = format!("{} {key}: {}", kind.as_str(), counts(effects));
     match restart {
@@ -43,11 +43,11 @@ fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
         let fields = printable(&fields.join(", "));
         writeln!(
             out,
-            "  {CHANGE}!{CHANGE:#} waits for a restart of the guest: {fields}"
+            "  {CHANGE}!{CHANGE:#} takes effect at the next restart of the guest: {fields}"
         )?;
     }
-    for remark in remarks {
-        writeln!(out, "  {CHANGE}!{CHANGE:#} {}", printable(remark))?;
+    for note in notes {
+        writeln!(out, "  {CHANGE}!{CHANGE:#} {}", printable(note))?;
     }
     writeln!(out)
 }
@@ -57,7 +57,7 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
         verb,
         kind,
         name,
-        remark,
+        summary,
         fields: changed,
     } = effect;
     let (sign, style) = match verb {
@@ -66,9 +66,9 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
         Verb::Delete => ('-', DELETE),
     };
     let mut line = format!("{sign} {kind} {name}");
-    if !remark.is_empty() {
+    if !summary.is_empty() {
         // Writing to a String does not fail.
-        let _ = write!(line, " ({remark})");
+        let _ = write!(line, " ({summary})");
     }
     writeln!(out, "  {style}{}{style:#}", printable(&line))?;
     for field in changed {
@@ -92,7 +92,7 @@ fn counts<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Counts {
 fn summary(forecasts: &[Forecast]) -> String {
     let effects = || forecasts.iter().flat_map(|forecast| &forecast.effects);
     if effects().next().is_none() {
-        return "Nothing would change.".to_owned();
+        return "No changes.".to_owned();
     }
     let count = |is_one: fn(&Restart) -> bool| {
         let restarts = forecasts.iter().map(|forecast| &forecast.restart);
@@ -100,8 +100,8 @@ fn summary(forecasts: &[Forecast]) -> String {
     };
     let happen = count(|restart| matches!(restart, Restart::Happens));
     let needed = count(|restart| matches!(restart, Restart::Needed(_)));
-    let mut summary = format!("In all: {}", counts(effects()));
-    for (count, what) in [(happen, "restarted"), (needed, "to restart by hand")] {
+    let mut summary = format!("Plan: {}", counts(effects()));
+    for (count, what) in [(happen, "restarted"), (needed, "to restart manually")] {
         if count > 0 {
             // Writing to a String does not fail.
             let _ = write!(summary, ", {count} {what}");

@@ -1,204 +1,52 @@
-//! Carries plans out in memory, on the caches, until there is nothing left to do.
+//! Simulation of the Machine controller: applies plans to the caches until they are empty.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use api::{DiskStatus, Machine, Time, core::Secret, labels};
-use futures::{FutureExt as _, StreamExt as _, stream};
-use kube::Client;
+use api::{DiskStatus, Machine, Time};
 use plan::{
     machine::{
-        Action, Age, CloudInitSecret, Kind as ObjectKind, Known, LiveReferences, Observed,
-        References, Step, has_keyed_digest, plan as machine_plan,
+        Action, Age, Kind as ObjectKind, Known, LiveReferences, Observed, References, Step,
+        plan as machine_plan,
     },
-    naming,
     network::plan as network_plan,
     preview::overlay,
 };
 use runtime::cache::Key;
 use serde_json::{Value, json};
 
-use super::{CONCURRENCY, Given, live};
-use crate::{
-    machine::{
-        caches::{Affected, Caches, Subject},
-        execute::{self, Answer, Target},
-        paths::Owner,
-        secrets,
-    },
-    manifests::Resource,
-    requests::Requests,
+use super::{GivenDocument, live, secrets::Secrets};
+use crate::machine::{
+    caches::{Affected, Caches, Subject},
+    execute::Answer,
+    paths::Owner,
 };
 
-/// How often a resource is planned for. A plan that asks for more than this has no end.
-const ROUNDS: usize = 20;
+/// Maximum number of plans per resource, in case they never become empty.
+const MAX_ROUNDS: usize = 20;
 
-/// The Secrets that Machines name, and those with their data where digests are keyed.
-pub(super) struct Secrets {
-    read: BTreeMap<Key, Read>,
-    /// The digests on the latter, by Machine.
-    digests: BTreeMap<Key, String>,
-}
-
-enum Read {
-    Found(Arc<Secret>),
-    Missing,
-    Unread(String),
-}
-
-impl Secrets {
-    /// Reads each Secret that is named by the Machines that are concerned, once. Those among the
-    /// documents are taken from there.
-    pub(super) async fn fetch(
-        client: &Client,
-        caches: &Caches,
-        concerned: &BTreeSet<Subject>,
-        wanted: &[(&Given, Value)],
-        others: &[Resource],
-    ) -> Self {
-        let mut read = BTreeMap::new();
-        for resource in others {
-            if let Resource::Secret(secret) = resource {
-                let key = Key::of(&secret.metadata);
-                read.insert(key, Read::Found(Arc::clone(secret)));
-            }
-        }
-        let machines = concerned
-            .iter()
-            .filter(|subject| subject.owner == Owner::Machine);
-        let live = machines
-            .clone()
-            .filter_map(|subject| caches.machines.get(&subject.key).map(Arc::clone));
-        let new = wanted
-            .iter()
-            .filter_map(|(_, value)| decode::from_value_ref(value).ok())
-            .map(Arc::new);
-        let named: BTreeSet<Key> = live
-            .chain(new)
-            .filter_map(|machine: Arc<Machine>| key_of(&machine))
-            .filter(|key| !read.contains_key(key))
-            .collect();
-        let requests = Requests::new(client.clone(), labels::MANAGER);
-        let fetched: Vec<_> = stream::iter(named)
-            .map(|key| fetch(&requests, key))
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        read.extend(fetched);
-        let own: Vec<(Key, Key)> = machines
-            .filter(|subject| {
-                let vm = caches.virtual_machines.get(&subject.key);
-                vm.and_then(|vm| vm.unpack())
-                    .is_some_and(|vm| has_keyed_digest(&vm))
-            })
-            .map(|subject| {
-                let Key { namespace, name } = &subject.key;
-                let secret = Key::new(namespace, &naming::cloud_init_secret(name));
-                (subject.key.clone(), secret)
-            })
-            .collect();
-        let fetched: Vec<_> = stream::iter(own)
-            .map(|(machine, key)| fetch(&requests, key).map(|(key, found)| (machine, key, found)))
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        let mut digests = BTreeMap::new();
-        for (machine, key, found) in fetched {
-            match found {
-                Read::Found(secret) => digests.extend(
-                    secret
-                        .metadata
-                        .annotations
-                        .as_ref()
-                        .and_then(|all| Some((machine, all.get(labels::CLOUD_INIT)?.clone()))),
-                ),
-                Read::Missing => {}
-                Read::Unread(_) => drop(read.insert(key, found)),
-            }
-        }
-        Self { read, digests }
-    }
-
-    /// What is known of the Secret with a Machine's data.
-    fn cloud_init(&self, machine: &Key) -> CloudInitSecret<'_> {
-        CloudInitSecret::Read {
-            digest: self.digests.get(machine).map(String::as_str),
-        }
-    }
-
-    /// The Secret that a Machine names.
-    pub(super) fn of(&self, machine: &Machine) -> Known<Secret> {
-        let Some(key) = key_of(machine) else {
-            return Known::all([]);
-        };
-        match self.read.get(&key) {
-            Some(Read::Found(secret)) => Known::all([(key.name.to_string(), Arc::clone(secret))]),
-            Some(Read::Missing) => Known::all([]),
-            Some(Read::Unread(_)) | None => Known::some([]),
-        }
-    }
-
-    fn is_unread(&self, machine: &Machine) -> bool {
-        let key = key_of(machine);
-        key.is_some_and(|key| matches!(self.read.get(&key), Some(Read::Unread(_)) | None))
-    }
-
-    /// What to tell of those that cannot be read.
-    pub(super) fn unread(&self) -> impl Iterator<Item = String> {
-        self.read.iter().filter_map(|(key, read)| match read {
-            Read::Unread(why) => Some(format!(
-                "Secret {key} cannot be read, so changes of it are not told: {why}"
-            )),
-            Read::Found(_) | Read::Missing => None,
-        })
-    }
-}
-
-fn key_of(machine: &Machine) -> Option<Key> {
-    let (name, _) = secrets::named(machine)?;
-    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    Some(Key::new(namespace, name))
-}
-
-async fn fetch(requests: &Requests, key: Key) -> (Key, Read) {
-    let target = Target {
-        owner: Owner::Machine,
-        namespace: key.namespace.to_string(),
-        name: String::new(),
-        uid: String::new(),
-        finalizers: Vec::new(),
-    };
-    let read = match execute::read_secret(requests, &target, &key.name).await {
-        Ok(Some(secret)) => Read::Found(Arc::new(secret)),
-        Ok(None) => Read::Missing,
-        Err(error) => Read::Unread(error.to_string()),
-    };
-    (key, read)
-}
-
-/// What a run did for a resource.
+/// Simulated changes of a resource.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Objects, in the order in which they were first written to.
+    /// Objects, in the order of their first write.
     pub(super) touched: Vec<Touched>,
-    /// The guest that ran before, as its instance.
+    /// Instance of the guest that ran before.
     pub(super) guest: Option<Value>,
-    /// Whether it was ended so that it starts anew.
     pub(super) is_restarted: bool,
-    /// What the last plan found to be wrong.
+    /// Errors in the last plan.
     pub(super) problems: Vec<String>,
-    /// What the last plan waits for.
+    /// Obstacles in the last plan that resolve by themselves.
     pub(super) waits: Vec<String>,
-    /// Why the size is not that of the class.
-    pub(super) behind: Option<String>,
-    /// Whether cloud-init's data is not known.
-    pub(super) is_unread: bool,
+    /// Message of the condition that the size is not that of the class.
+    pub(super) outdated_class: Option<String>,
+    /// Whether the Secret with user data could not be read.
+    pub(super) is_cloud_init_unknown: bool,
     rounds: usize,
 }
 
-/// An object that was written to.
+/// Object with a simulated write.
 #[derive(Debug)]
 pub(super) struct Touched {
     pub(super) kind: &'static str,
@@ -206,26 +54,25 @@ pub(super) struct Touched {
     pub(super) before: Option<Value>,
     pub(super) after: Option<Value>,
     pub(super) reason: String,
-    /// Whether this waits for KubeVirt to let go of it.
-    pub(super) is_late: bool,
+    /// Whether the write happens after KubeVirt has detached a disk.
+    pub(super) after_detach: bool,
 }
 
-/// What a run did.
-pub(super) type Outcome = BTreeMap<Subject, Record>;
+pub(super) type Records = BTreeMap<Subject, Record>;
 
-/// A cluster in memory in which only the operator acts.
+/// In-memory cluster in which only the operator writes.
 pub(super) struct Simulation {
     caches: Caches,
     secrets: Secrets,
-    /// What we own of VirtualMachines, by Machine.
+    /// Owned fields of VirtualMachines, by Machine.
     owned: BTreeMap<Key, Value>,
     now: Time,
-    made: usize,
-    records: Outcome,
-    is_late: bool,
-    /// Who else refers to claims, by namespace.
-    others: BTreeMap<Arc<str>, References>,
-    /// The Machines that have asked for it.
+    created: usize,
+    records: Records,
+    after_detach: bool,
+    /// References of foreign objects to claims, by namespace.
+    foreign_references: BTreeMap<Arc<str>, References>,
+    /// Machines whose plan has asked for the references.
     reads: BTreeSet<Subject>,
 }
 
@@ -237,44 +84,50 @@ impl Simulation {
         references: BTreeMap<Arc<str>, References>,
         now: Time,
     ) -> Self {
-        let mut others = references;
+        let mut foreign_references = references;
         for (key, _) in caches.virtual_machines.iter() {
-            if let Some(found) = others.remove(&key.namespace) {
+            if let Some(found) = foreign_references.remove(&key.namespace) {
                 let found = found
                     .without(ObjectKind::VirtualMachine, &key.name)
                     .without(ObjectKind::VirtualMachineInstance, &key.name);
-                others.insert(Arc::clone(&key.namespace), found);
+                foreign_references.insert(Arc::clone(&key.namespace), found);
             }
         }
         Self {
-            others,
+            foreign_references,
             reads: BTreeSet::new(),
             caches,
             secrets,
             owned,
             now,
-            made: 0,
+            created: 0,
             records: BTreeMap::new(),
-            is_late: false,
+            after_detach: false,
         }
     }
 
-    /// Takes a document for applied.
-    pub(super) fn lay_over(&mut self, given: &Given, value: &Value) -> Result<(), &'static str> {
-        let told = live::applied(given.kind, value)
-            .ok_or("the API server takes it, but this version cannot understand it")?;
+    /// Applies a document to the caches.
+    pub(super) fn apply(
+        &mut self,
+        given: &GivenDocument,
+        value: &Value,
+    ) -> Result<(), &'static str> {
+        let event = live::applied_event(given.kind, value).ok_or(
+            "the API server accepts the document, but this version of kubevirt-operator cannot \
+             decode it",
+        )?;
         let scope = self.caches.scope_of(&given.key.namespace).to_owned();
-        self.caches.told(&scope, told);
+        self.caches.on_event(&scope, event);
         Ok(())
     }
 
-    /// Plans for these resources until there is nothing left to do, lets KubeVirt and the storage
-    /// catch up, and plans again. Other resources stay as they are.
-    pub(super) fn run(&mut self, subjects: &BTreeSet<Subject>) -> Outcome {
-        self.is_late = false;
+    /// Plans for these resources until their plans are empty, simulates KubeVirt and the storage, and
+    /// plans again. Other resources do not change.
+    pub(super) fn run(&mut self, subjects: &BTreeSet<Subject>) -> Records {
+        self.after_detach = false;
         self.settle(subjects);
-        self.catch_up(subjects);
-        self.is_late = true;
+        self.simulate_controllers(subjects);
+        self.after_detach = true;
         self.settle(subjects);
         std::mem::take(&mut self.records)
     }
@@ -282,21 +135,21 @@ impl Simulation {
     fn settle(&mut self, subjects: &BTreeSet<Subject>) {
         let mut work = subjects.clone();
         while let Some(subject) = work.pop_first() {
-            let steps = self.look(&subject);
+            let steps = self.plan(&subject);
             let record = self.records.entry(subject.clone()).or_default();
-            if steps.is_empty() || record.rounds >= ROUNDS {
+            if steps.is_empty() || record.rounds >= MAX_ROUNDS {
                 continue;
             }
             record.rounds += 1;
             for step in steps {
-                let affected = self.carry_out(&subject, step).subjects;
+                let affected = self.execute(&subject, step).subjects;
                 work.extend(affected.into_iter().filter(|it| subjects.contains(it)));
             }
             work.insert(subject);
         }
     }
 
-    fn look(&mut self, subject: &Subject) -> Vec<Step> {
+    fn plan(&mut self, subject: &Subject) -> Vec<Step> {
         let is_new = !self.records.contains_key(subject);
         let record = self.records.entry(subject.clone()).or_default();
         match subject.owner {
@@ -308,10 +161,10 @@ impl Simulation {
                 let Some(children) = self.caches.children(&machine) else {
                     return Vec::new();
                 };
-                let references = self
-                    .reads
-                    .contains(subject)
-                    .then(|| references(&self.caches, &self.others, &subject.key.namespace));
+                let references = self.reads.contains(subject).then(|| {
+                    let namespace = &subject.key.namespace;
+                    references(&self.caches, &self.foreign_references, namespace)
+                });
                 let observed = Observed {
                     references: references.as_ref().map(|found| LiveReferences {
                         found,
@@ -334,8 +187,9 @@ impl Simulation {
                 });
                 record.problems = errors.chain(wrong).collect();
                 record.waits = waits.iter().map(|it| it.message.clone()).collect();
-                record.behind = condition(plan.status.conditions.as_deref(), "MachineClassCurrent");
-                record.is_unread = self.secrets.is_unread(&machine);
+                record.outdated_class =
+                    condition(plan.status.conditions.as_deref(), "MachineClassCurrent");
+                record.is_cloud_init_unknown = self.secrets.is_cloud_init_unknown(&machine);
                 let before = machine.status.as_ref().and_then(|it| it.disks.as_ref());
                 if plan.steps.is_empty() && plan.status.disks.as_ref() != before {
                     return self.record_disks(subject, machine, plan.status.disks.as_ref());
@@ -355,7 +209,7 @@ impl Simulation {
         }
     }
 
-    /// Writes what is recorded of disks to the status, on which deletions wait, and plans again.
+    /// Writes the disks to the status, which deletions wait for, and plans again.
     fn record_disks(
         &mut self,
         subject: &Subject,
@@ -365,30 +219,30 @@ impl Simulation {
         let changed = Arc::make_mut(&mut machine);
         changed.status.get_or_insert_default().disks = disks.cloned();
         let machine = serde_json::to_value(&*machine).unwrap_or_default();
-        self.caches.answered(subject, Answer::Owner(machine));
+        self.caches.on_answer(subject, Answer::Owner(machine));
         let machine = self.caches.machines.get(&subject.key);
         let recorded = machine.and_then(|machine| machine.status.as_ref()?.disks.as_ref());
         if recorded == disks {
-            self.look(subject)
+            self.plan(subject)
         } else {
             Vec::new()
         }
     }
 
-    fn carry_out(&mut self, subject: &Subject, step: Step) -> Affected {
+    fn execute(&mut self, subject: &Subject, step: Step) -> Affected {
         let Step { action, reason, .. } = step;
         let namespace = Arc::clone(&subject.key.namespace);
         match action {
-            Action::AddFinalizer => self.change_owner(subject, |finalizers, ours| {
-                finalizers.push(ours.into());
+            Action::AddFinalizer => self.change_finalizers(subject, |finalizers, own| {
+                finalizers.push(own.into());
             }),
-            Action::RemoveFinalizer => self.change_owner(subject, |finalizers, ours| {
-                finalizers.retain(|held| held != ours);
+            Action::RemoveFinalizer => self.change_finalizers(subject, |finalizers, own| {
+                finalizers.retain(|finalizer| finalizer != own);
             }),
             Action::Create(object) | Action::Recreate(object) => {
                 let mut after = serde_json::to_value(&object).unwrap_or_default();
-                self.made += 1;
-                after["metadata"]["uid"] = format!("preview-{}", self.made).into();
+                self.created += 1;
+                after["metadata"]["uid"] = format!("preview-{}", self.created).into();
                 after["metadata"]["namespace"] = (*namespace).into();
                 self.write(subject, object.kind(), object.name(), Some(after), reason)
             }
@@ -397,11 +251,11 @@ impl Simulation {
                 Affected::default()
             }
             Action::RecoverClaim { uid, .. } => {
-                self.caches.answered(subject, Answer::ClaimLost { uid })
+                self.caches.on_answer(subject, Answer::ClaimLost { uid })
             }
-            Action::ObserveDisk { kind, name } => {
-                self.caches.answered(subject, Answer::Absent { kind, name })
-            }
+            Action::ObserveDisk { kind, name } => self
+                .caches
+                .on_answer(subject, Answer::Absent { kind, name }),
             Action::ChangeMetadata {
                 kind, name, change, ..
             } => {
@@ -426,11 +280,11 @@ impl Simulation {
             Action::Apply { object, .. } | Action::RestoreOwner { object, .. } => {
                 let (kind, name) = (object.kind(), object.name());
                 let found = self.caches.object(kind, &Key::new(&namespace, name));
-                let wanted = serde_json::to_value(&object).unwrap_or_default();
+                let desired = serde_json::to_value(&object).unwrap_or_default();
                 let owned = (kind == ObjectKind::VirtualMachine)
                     .then(|| self.owned.get(&subject.key))
                     .flatten();
-                let after = overlay(found.unwrap_or_default(), owned, &wanted);
+                let after = overlay(found.unwrap_or_default(), owned, &desired);
                 self.write(subject, kind, name, Some(after), reason)
             }
             Action::Delete { kind, name, .. } => {
@@ -442,10 +296,10 @@ impl Simulation {
             }
             Action::WriteSecret(secret) => {
                 let name = secret.metadata.name.unwrap_or_default();
-                // Secrets are not listed. A VirtualMachine that reads this one tells that it is there.
+                // Secrets are not listed: assume that it exists if the VirtualMachine refers to it.
                 let vm = self.virtual_machine(subject);
-                let is_there = vm.is_some_and(|vm| vm.to_string().contains(&format!("{name:?}")));
-                let before = is_there.then(|| json!({}));
+                let exists = vm.is_some_and(|vm| vm.to_string().contains(&format!("{name:?}")));
+                let before = exists.then(|| json!({}));
                 self.touch(subject, "Secret", &name, before, Some(json!({})), reason);
                 Affected::default()
             }
@@ -456,10 +310,10 @@ impl Simulation {
             Action::Pause { name } => {
                 let paused =
                     json!([{ "type": "Paused", "status": "True", "reason": "PausedByUser" }]);
-                self.change_instance(subject, &name, paused, "it is paused")
+                self.change_instance(subject, &name, paused, "the guest is paused")
             }
             Action::Unpause { name } => {
-                self.change_instance(subject, &name, json!([]), "it goes on after a pause")
+                self.change_instance(subject, &name, json!([]), "the guest is resumed")
             }
         }
     }
@@ -476,7 +330,7 @@ impl Simulation {
         self.caches.object(ObjectKind::VirtualMachine, &key)
     }
 
-    fn change_owner(
+    fn change_finalizers(
         &mut self,
         subject: &Subject,
         change: impl Fn(&mut Vec<Value>, &str),
@@ -495,7 +349,7 @@ impl Simulation {
         change(&mut finalizers, subject.owner.finalizer());
         owner["metadata"]["finalizers"] = finalizers.into();
         self.caches
-            .answered(subject, Answer::Owner(unversioned(owner)))
+            .on_answer(subject, Answer::Owner(unversioned(owner)))
     }
 
     fn change_instance(
@@ -514,7 +368,7 @@ impl Simulation {
         self.write(subject, kind, name, Some(instance), reason.to_owned())
     }
 
-    /// Takes an object for written, and notes it.
+    /// Writes an object to the caches, and records the change.
     fn write(
         &mut self,
         subject: &Subject,
@@ -546,15 +400,15 @@ impl Simulation {
             },
         };
         let is_gone = matches!(answer, Answer::Gone { .. });
-        let affected = self.caches.answered(subject, answer);
+        let affected = self.caches.on_answer(subject, answer);
         if is_gone && kind == ObjectKind::VirtualMachine {
-            // Its guest goes with it.
+            // The garbage collector deletes its instance.
             let kind = ObjectKind::VirtualMachineInstance;
             if let Some(instance) = self.caches.object(kind, &key) {
                 let uid = instance["metadata"]["uid"].as_str().unwrap_or_default();
                 let (name, uid) = (name.to_owned(), uid.to_owned());
                 self.caches
-                    .answered(subject, Answer::Gone { kind, name, uid });
+                    .on_answer(subject, Answer::Gone { kind, name, uid });
             }
         }
         affected
@@ -570,14 +424,14 @@ impl Simulation {
         reason: String,
     ) {
         let touched = &mut self.records.entry(subject.clone()).or_default().touched;
-        let again = touched
+        let existing = touched
             .iter_mut()
             .find(|touched| touched.kind == kind && touched.name == name);
-        match again {
+        match existing {
             Some(touched) => {
                 touched.after = after;
                 touched.reason = reason;
-                touched.is_late = self.is_late;
+                touched.after_detach = self.after_detach;
             }
             None => touched.push(Touched {
                 kind,
@@ -585,13 +439,14 @@ impl Simulation {
                 before,
                 after,
                 reason,
-                is_late: self.is_late,
+                after_detach: self.after_detach,
             }),
         }
     }
 
-    /// KubeVirt lets go of the disks that a guest no longer has, and claims are bound.
-    fn catch_up(&mut self, subjects: &BTreeSet<Subject>) {
+    /// Simulates KubeVirt, which detaches disks that a guest no longer has, and the storage, which binds
+    /// claims.
+    fn simulate_controllers(&mut self, subjects: &BTreeSet<Subject>) {
         for subject in subjects {
             let Some(machine) = self.caches.machines.get(&subject.key).map(Arc::clone) else {
                 continue;
@@ -623,19 +478,19 @@ impl Simulation {
             }
             for (kind, value) in answers {
                 self.caches
-                    .answered(subject, Answer::Object(kind, unversioned(value)));
+                    .on_answer(subject, Answer::Object(kind, unversioned(value)));
             }
         }
     }
 }
 
-/// Who refers to claims: others, as they are, and the VirtualMachines of Machines, as they would be.
+/// References to claims: of foreign objects, and of the simulated VirtualMachines.
 fn references(
     caches: &Caches,
-    others: &BTreeMap<Arc<str>, References>,
+    foreign: &BTreeMap<Arc<str>, References>,
     namespace: &Arc<str>,
 ) -> References {
-    let mut references = others.get(namespace).cloned().unwrap_or_default();
+    let mut references = foreign.get(namespace).cloned().unwrap_or_default();
     for (key, vm) in caches.virtual_machines.iter() {
         if key.namespace == *namespace
             && let Some(vm) = vm.read()
@@ -646,7 +501,7 @@ fn references(
     references
 }
 
-/// An object without labels and annotations that have no value.
+/// Removes labels and annotations without value.
 fn pruned(mut object: Value) -> Value {
     for field in ["labels", "annotations"] {
         if let Some(entries) = object["metadata"][field].as_object_mut() {
@@ -656,7 +511,7 @@ fn pruned(mut object: Value) -> Value {
     object
 }
 
-/// The instance of a Machine, if its guest runs or is about to.
+/// Instance of a Machine whose guest runs or starts.
 fn guest(observed: &Observed<'_>) -> Option<Value> {
     let instance = observed.instance.filter(|instance| {
         !instance.status.phase.is_final() && instance.metadata.deletion_timestamp.is_none()
@@ -668,7 +523,7 @@ fn to_value(object: Option<&impl serde::Serialize>) -> Option<Value> {
     object.and_then(|object| serde_json::to_value(object).ok())
 }
 
-/// What was not written has no version; the caches take it as it comes.
+/// Removes the version, so that the caches accept the simulated object as the newest.
 fn unversioned(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
@@ -676,7 +531,7 @@ fn unversioned(mut object: Value) -> Value {
     object
 }
 
-/// What a condition says that is False.
+/// Message of a condition that is False.
 fn condition(conditions: Option<&[api::Condition]>, type_: &str) -> Option<String> {
     let conditions = conditions.unwrap_or_default();
     let found = conditions

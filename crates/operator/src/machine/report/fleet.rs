@@ -1,8 +1,8 @@
-//! The figures of what there is: how many, since when, and how long it took.
+//! Metrics that are derived from objects: counts, ages and durations.
 //!
-//! Everything is told from the objects alone, so a replica that stands by or was just started shows
-//! the same as the one that acts. A change costs no more in a fleet of ten thousand than in one of
-//! ten: counts are kept, and the oldest is the first of those in order.
+//! They depend on the objects alone, so a standby or restarted replica shows the same as the leader.
+//! A change costs the same for ten Machines and for ten thousand: counts are incremental, and ages are
+//! ordered.
 
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
 
@@ -19,8 +19,8 @@ use super::phase_name;
 use crate::machine::{packed::Packed, watches::Watched};
 use crate::metrics::{Metrics, PendingClaims};
 
-/// The conditions that are a Machine's own; what the others tell of does not keep it from running.
-const MOVES: [&str; 5] = [
+/// Conditions whose transitions are progress of a Machine; the others do not affect whether it runs.
+const PROGRESS_CONDITIONS: [&str; 5] = [
     "Ready",
     STORAGE_READY,
     "NetworkReady",
@@ -30,10 +30,9 @@ const MOVES: [&str; 5] = [
 
 const STORAGE_READY: &str = "StorageReady";
 
-/// How many there are of each, by a name and a time in seconds of the epoch.
+/// Count by name and Unix time.
 type Ages<K> = BTreeMap<(K, i64), i64>;
 
-/// The figures of what there is.
 pub(super) struct Fleet {
     metrics: Metrics,
     machines: BTreeMap<(String, String), i64>,
@@ -76,10 +75,10 @@ impl Fleet {
                 self.metrics.machine_started(took);
             }
         }
-        self.show_machines();
+        self.publish_machines();
     }
 
-    fn show_machines(&self) {
+    fn publish_machines(&self) {
         self.metrics.set_machines(&self.machines);
         self.metrics.set_oldest_in_phase(&oldest(&self.phases));
         self.metrics.set_oldest_waiting(&oldest(&self.waits));
@@ -92,8 +91,8 @@ impl Fleet {
         for Delta { old, new, .. } in changed {
             count(
                 &mut self.virtual_machines,
-                old.as_deref().and_then(shown_status),
-                new.as_deref().and_then(shown_status),
+                old.as_deref().and_then(printable_status),
+                new.as_deref().and_then(printable_status),
             );
         }
         self.metrics.set_virtual_machines(&self.virtual_machines);
@@ -131,14 +130,14 @@ impl Fleet {
         self.metrics.set_pending_claims(&pending.collect());
     }
 
-    /// Nothing is known any more of a kind that is no longer served.
+    /// Resets the metrics of a kind that is no longer served.
     pub(super) fn forget_kind(&mut self, watched: Watched) {
         match watched {
             Watched::Machines => {
                 self.machines.clear();
                 self.phases.clear();
                 self.waits.clear();
-                self.show_machines();
+                self.publish_machines();
             }
             Watched::VirtualMachines => {
                 self.virtual_machines.clear();
@@ -154,10 +153,10 @@ fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, i64>, old: Option<K>, new: Opt
         return;
     }
     if let Some(old) = old
-        && let Some(held) = counts.get_mut(&old)
+        && let Some(count) = counts.get_mut(&old)
     {
-        *held -= 1;
-        if *held == 0 {
+        *count -= 1;
+        if *count == 0 {
             counts.remove(&old);
         }
     }
@@ -166,7 +165,7 @@ fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, i64>, old: Option<K>, new: Opt
     }
 }
 
-/// The earliest time of each name, without a look at the others.
+/// Earliest time of each name, by range queries instead of a full scan.
 fn oldest<K: Ord + Clone>(ages: &Ages<K>) -> BTreeMap<K, i64> {
     let mut found = BTreeMap::new();
     let mut next = ages.keys().next();
@@ -201,23 +200,24 @@ fn conditions(machine: &Machine) -> impl Iterator<Item = &Condition> {
     conditions.unwrap_or_default().iter()
 }
 
-/// The phase of a Machine, and since when nothing of it has moved. One that is being deleted is on
-/// its way out of every phase.
+/// Phase of a Machine and the time of its last progress; none if the Machine is being deleted.
 fn in_phase(machine: &Machine) -> Option<(&'static str, i64)> {
     if machine.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let moves = conditions(machine)
-        .filter(|condition| MOVES.contains(&condition.type_.as_str()))
+    let transitions = conditions(machine)
+        .filter(|condition| PROGRESS_CONDITIONS.contains(&condition.type_.as_str()))
         .map(|condition| &condition.last_transition_time);
-    let since = moves.chain(&machine.metadata.creation_timestamp).max()?;
+    let since = transitions
+        .chain(&machine.metadata.creation_timestamp)
+        .max()?;
     Some((phase_name(phase(machine)), seconds(since)))
 }
 
-/// What a Machine waits for that others should have done, and since when.
+/// What a Machine is waiting for, and since when.
 ///
-/// A guest that does not run may wait for its disks without end: those of some classes are bound
-/// where it is started.
+/// A stopped guest may wait for its disks forever, since some storage classes bind claims to the first
+/// consumer; it is not counted.
 fn waits(machine: &Machine) -> Option<(&'static str, i64)> {
     if let Some(deleted) = &machine.metadata.deletion_timestamp {
         return Some(("deletion", seconds(deleted)));
@@ -227,12 +227,12 @@ fn waits(machine: &Machine) -> Option<(&'static str, i64)> {
     }
     let mut conditions = conditions(machine);
     let storage = conditions.find(|condition| condition.type_ == STORAGE_READY)?;
-    let pends = storage.status == "False";
-    pends.then(|| ("storage", seconds(&storage.last_transition_time)))
+    let is_pending = storage.status == "False";
+    is_pending.then(|| ("storage", seconds(&storage.last_transition_time)))
 }
 
-/// How long it took until the guest ran for the first time, if it does so just now. A Machine is
-/// Creating until then; one that was created stopped leaves that phase earlier, and did not try.
+/// Time from creation until the guest runs for the first time, if that is what changed. A Machine is
+/// Creating until then; one that was created stopped has left that phase before and is not counted.
 fn start_duration(old: &Machine, new: &Machine) -> Option<Duration> {
     let is_first = matches!(phase(old), Phase::Pending | Phase::Creating)
         && phase(new) == Phase::Running
@@ -248,18 +248,17 @@ fn seconds(time: &Time) -> i64 {
     time.0.as_second()
 }
 
-/// A part of an object: its status.
 #[derive(Deserialize)]
-struct Status<S> {
+struct StatusOnly<S> {
     status: S,
 }
 
-fn shown_status(vm: &Packed<ObservedVirtualMachine>) -> Option<String> {
-    let vm: Status<VirtualMachineStatus> = vm.read()?;
+fn printable_status(vm: &Packed<ObservedVirtualMachine>) -> Option<String> {
+    let vm: StatusOnly<VirtualMachineStatus> = vm.read()?;
     Some(vm.status.printable_status)
 }
 
-/// The parts of a claim that are counted.
+/// Fields of a claim that metrics depend on.
 #[derive(Deserialize)]
 struct Claim {
     metadata: ClaimMetadata,
@@ -290,12 +289,12 @@ impl Claim {
         self.spec.storage_class_name.clone().unwrap_or_default()
     }
 
-    /// The class and the creation of a claim that is to be bound and is not.
+    /// StorageClass and creation time, if the claim is pending.
     fn pending(&self) -> Option<(String, i64)> {
-        let waits = matches!(self.status.phase.as_str(), "" | "Pending")
+        let is_pending = matches!(self.status.phase.as_str(), "" | "Pending")
             && self.metadata.deletion_timestamp.is_none();
         let created = self.metadata.creation_timestamp.as_ref()?;
-        waits.then(|| (self.class(), seconds(created)))
+        is_pending.then(|| (self.class(), seconds(created)))
     }
 }
 

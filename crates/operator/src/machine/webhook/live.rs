@@ -1,5 +1,6 @@
-//! What no cache has: VirtualMachines of others, Secrets, and how full quotas are. Each is asked for
-//! when a change needs it, for a short time, and goes unchecked if there is no answer, which is told.
+//! Live reads of a review: foreign VirtualMachines, Secrets and quotas, which are not cached.
+//!
+//! Each read has a short timeout. What cannot be read is not checked, and the review says so.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,10 +24,9 @@ use crate::{
     requests::{Requests, is_code},
 };
 
-/// How long the API server may take. It waits 3 s for our answer itself.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Timeout of a read. The API server waits 3 s for the whole review.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks the API server.
 #[derive(Clone)]
 pub(super) struct Live {
     requests: Requests,
@@ -50,14 +50,14 @@ impl Live {
         }
     }
 
-    /// Adds to what is known of a Machine. Fails if not all of it was told; the rest is added.
-    pub(super) async fn look(
+    /// Completes the facts about a Machine. On an error the facts that could be read are still added.
+    pub(super) async fn complete(
         &self,
         old: Option<&Machine>,
         new: &Machine,
         facts: &mut ReviewContext,
     ) -> Result<(), Unchecked> {
-        // What comes over the network becomes a part of paths.
+        // Names from the review become part of request paths.
         let is_name = |name: &&str| naming::is_dns_name(name);
         let Some(namespace) = new.metadata.namespace.as_deref().filter(is_name) else {
             return Ok(());
@@ -67,7 +67,7 @@ impl Live {
             self.secrets(namespace, old, new),
             self.quotas(namespace),
         );
-        let told = vm
+        let result = vm
             .as_ref()
             .map(drop)
             .and(secrets.as_ref().map(drop))
@@ -78,10 +78,10 @@ impl Live {
         }
         facts.surroundings.secrets = secrets.unwrap_or_default();
         facts.quotas = quotas.unwrap_or_default();
-        told
+        result
     }
 
-    /// The VirtualMachine that has the name a new Machine wants.
+    /// Metadata of a VirtualMachine with the name that a new Machine uses.
     async fn virtual_machine(
         &self,
         namespace: &str,
@@ -97,16 +97,17 @@ impl Live {
         Ok(vm.map(|vm| vm.metadata))
     }
 
-    /// The Secret that a change has user data taken from.
+    /// Secret with the user data, if the change may refer to another one.
     async fn secrets(
         &self,
         namespace: &str,
         old: Option<&Machine>,
         new: &Machine,
     ) -> Result<Known<Secret>, Unchecked> {
-        let is_told = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
-        let named = secrets::named(new).filter(|(name, _)| !is_told && naming::is_dns_name(name));
-        let Some((name, _)) = named else {
+        let is_same = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
+        let secret_ref = secrets::secret_ref(new);
+        let secret_ref = secret_ref.filter(|(name, _)| !is_same && naming::is_dns_name(name));
+        let Some((name, _)) = secret_ref else {
             return Ok(Known::default());
         };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
@@ -122,12 +123,12 @@ impl Live {
         Ok(quotas.map(|quotas| quotas.items).unwrap_or_default())
     }
 
-    /// What is there, if it is.
+    /// Reads an object; none if it does not exist.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unchecked> {
-        match timeout(PATIENCE, self.requests.get(path)).await {
-            Ok(Ok(value)) => decode::from_value(value).map_err(|_| Unchecked::Untold),
+        match timeout(READ_TIMEOUT, self.requests.get(path)).await {
+            Ok(Ok(value)) => decode::from_value(value).map_err(|_| Unchecked::Unread),
             Ok(Err(error)) if is_code(&error, 404) => Ok(None),
-            Ok(Err(_)) | Err(_) => Err(Unchecked::Untold),
+            Ok(Err(_)) | Err(_) => Err(Unchecked::Unread),
         }
     }
 }
@@ -143,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    /// Looks with an API server that answers so about everything, or never.
-    async fn look(answer: Option<(u16, &'static str)>) -> Result<(), Unchecked> {
+    /// Runs the reads against an API server that always gives this answer, or none.
+    async fn complete(answer: Option<(u16, &'static str)>) -> Result<(), Unchecked> {
         let service = tower::service_fn(move |_: Request<Body>| async move {
             let Some((status, body)) = answer else {
                 return std::future::pending().await;
@@ -159,27 +160,27 @@ mod tests {
             "spec": { "cloudInit": { "secretRef": { "name": "users" } } },
         });
         let machine: Machine = serde_json::from_value(machine).unwrap();
-        live.look(None, &machine, &mut ReviewContext::default())
+        live.complete(None, &machine, &mut ReviewContext::default())
             .await
     }
 
     #[rstest]
-    #[case::all_is_told(Some((200, r#"{"metadata":{},"items":[]}"#)), true)]
-    #[case::nothing_is_there(Some((404, r#"{"code":404}"#)), true)]
-    #[case::not_allowed(Some((403, r#"{"code":403}"#)), false)]
-    #[case::out_of_order(Some((500, "")), false)]
-    #[case::no_sense(Some((200, "[]")), false)]
+    #[case::all_found(Some((200, r#"{"metadata":{},"items":[]}"#)), true)]
+    #[case::not_found(Some((404, r#"{"code":404}"#)), true)]
+    #[case::forbidden(Some((403, r#"{"code":403}"#)), false)]
+    #[case::server_error(Some((500, "")), false)]
+    #[case::malformed(Some((200, "[]")), false)]
     #[case::no_answer(None, false)]
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_told_is_told_as_unchecked(
+    async fn a_failed_read_is_reported_as_unchecked(
         #[case] answer: Option<(u16, &'static str)>,
-        #[case] is_told: bool,
+        #[case] is_read: bool,
     ) {
-        let expected = if is_told {
+        let expected = if is_read {
             Ok(())
         } else {
-            Err(Unchecked::Untold)
+            Err(Unchecked::Unread)
         };
-        assert_eq!(look(answer).await, expected);
+        assert_eq!(complete(answer).await, expected);
     }
 }

@@ -1,4 +1,5 @@
-//! Questions to the running operator: the loop alone has the caches, and answers between two writes.
+//! Queries to the caches of a running operator: the control loop owns the caches and answers between
+//! two reconciles.
 
 use std::time::Duration;
 
@@ -9,64 +10,61 @@ use tokio::{
 
 use crate::machine::caches::Caches;
 
-/// How long a question may wait for the loop. The API server waits 3 s for all of an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time within which the control loop must answer. The API server waits 3 s for the whole review.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many questions wait at a time; more are not asked.
-const WAITING: usize = 256;
+/// Maximum number of queued questions; more are dropped.
+const QUEUE_CAPACITY: usize = 256;
 
 type Question = Box<dyn FnOnce(&Caches) + Send>;
 
-/// The questions that are asked of an operator.
+/// Queue of questions to an operator's caches.
 pub struct Questions {
     asker: Asker,
-    asked: mpsc::Receiver<Question>,
+    receiver: mpsc::Receiver<Question>,
 }
 
 impl Default for Questions {
     fn default() -> Self {
-        let (sender, asked) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         Self {
             asker: Asker(sender),
-            asked,
+            receiver,
         }
     }
 }
 
 impl Questions {
-    /// What asks.
     pub(super) fn asker(&self) -> Asker {
         self.asker.clone()
     }
 
-    /// A question that waits already.
-    pub(in crate::machine) fn waiting(&mut self) -> Option<Question> {
-        self.asked.try_recv().ok()
+    pub(in crate::machine) fn try_next(&mut self) -> Option<Question> {
+        self.receiver.try_recv().ok()
     }
 
-    /// The next question; there is always one to come.
     pub(in crate::machine) async fn next(&mut self) -> Option<Question> {
-        self.asked.recv().await
+        self.receiver.recv().await
     }
 }
 
-/// Asks a running operator.
+/// Sender of questions to a running operator.
 #[derive(Clone)]
 pub(super) struct Asker(mpsc::Sender<Question>);
 
 impl Asker {
-    /// What the caches say; nothing if no operator runs, or it is too busy to tell.
+    /// Evaluates `question` on the caches; none if no operator runs or it does not answer in time.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Caches) -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, answer) = oneshot::channel();
         let question: Question = Box::new(move |caches| {
-            // Whoever has gone away does not want to know any more.
+            // The receiver is gone after the timeout.
             let _ = sender.send(question(caches));
         });
         self.0.try_send(question).ok()?;
-        timeout(PATIENCE, answer).await.ok()?.ok()
+        timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok()
     }
 }
 
@@ -77,22 +75,26 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_nobody_answers_is_given_up() {
+    async fn an_unanswered_question_times_out() {
         let questions = Questions::default();
         let asker = questions.asker();
         let began = Instant::now();
         assert_eq!(asker.ask(|_| ()).await, None);
-        assert_eq!(began.elapsed(), PATIENCE);
+        assert_eq!(began.elapsed(), ANSWER_TIMEOUT);
         drop(questions);
         assert_eq!(asker.ask(|_| ()).await, None);
-        assert_eq!(began.elapsed(), PATIENCE, "nobody is there to wait for");
+        assert_eq!(
+            began.elapsed(),
+            ANSWER_TIMEOUT,
+            "a stopped operator is not waited for"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn more_questions_than_can_wait_are_given_up_at_once() {
+    async fn a_question_beyond_the_capacity_fails_at_once() {
         let questions = Questions::default();
         let asker = questions.asker();
-        for _ in 0..WAITING {
+        for _ in 0..QUEUE_CAPACITY {
             assert!(asker.0.try_send(Box::new(|_| ())).is_ok());
         }
         let began = Instant::now();
@@ -104,7 +106,7 @@ mod tests {
     async fn a_question_is_answered_from_the_caches() {
         let mut questions = Questions::default();
         let asker = questions.asker();
-        let asking = tokio::spawn(async move { asker.ask(|caches| caches.keeps("a")).await });
+        let asking = tokio::spawn(async move { asker.ask(|caches| caches.covers("a")).await });
         let question = questions.next().await.unwrap();
         question(&Caches::new(vec![String::new()]));
         assert_eq!(asking.await.unwrap(), Some(true));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::machine::Options;
 
-/// An operator that does not run, over an API server that never answers.
+/// Operator that does not run, with an API server that never answers.
 fn operator() -> Operator {
     let service = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, Infallible>>()
@@ -25,7 +25,7 @@ fn operator() -> Operator {
     Operator::alone(client, Options::default(), clock)
 }
 
-async fn asked(path: &str, request: Value) -> Value {
+async fn response_to(path: &str, request: Value) -> Value {
     let operator = operator();
     let mut review = json!({ "request": request });
     review["request"]["uid"] = "7".into();
@@ -35,11 +35,13 @@ async fn asked(path: &str, request: Value) -> Value {
     answer["response"].take()
 }
 
-const UNREADABLE: &str = "this was not checked: this version of the operator cannot read it";
-const BUSY: &str = "this was not checked against the cluster: the operator is busy or about to end";
+const UNREADABLE: &str =
+    "this was not checked: this version of the operator cannot decode the object";
+const BUSY: &str =
+    "this was not checked against the cluster: the operator is busy or shutting down";
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_given_in_time_although_nobody_answers_us() {
+async fn a_review_is_answered_in_time_while_the_api_server_is_silent() {
     let cloud_init = json!({ "secretRef": { "name": "users" } });
     let object = json!({
         "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
@@ -47,7 +49,7 @@ async fn an_answer_is_given_in_time_although_nobody_answers_us() {
     });
     let began = Instant::now();
     let request = json!({ "operation": "CREATE", "object": object });
-    let response = asked("/validate/machines", request).await;
+    let response = response_to("/validate/machines", request).await;
     assert_eq!(
         response,
         json!({ "uid": "7", "allowed": true, "warnings": [BUSY] })
@@ -61,19 +63,19 @@ async fn an_answer_is_given_in_time_although_nobody_answers_us() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_to_be_looked_up_is_not_at_the_operators_expense() {
-    let counted = |asked: &Arc<AtomicUsize>| {
-        let asked = Arc::clone(asked);
+async fn live_reads_use_a_client_of_their_own() {
+    let counting = |requests: &Arc<AtomicUsize>| {
+        let requests = Arc::clone(requests);
         let service = tower::service_fn(move |_: Request<Body>| {
-            asked.fetch_add(1, Ordering::Relaxed);
+            requests.fetch_add(1, Ordering::Relaxed);
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
         Client::new(service, "default")
     };
     let (own, lookups): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
     let operator = Operator {
-        client: counted(&own),
-        lookups: counted(&lookups),
+        client: counting(&own),
+        lookups: counting(&lookups),
         ..operator()
     };
     let review = json!({ "request": { "uid": "7", "operation": "CREATE", "object": {
@@ -93,30 +95,30 @@ async fn what_has_to_be_looked_up_is_not_at_the_operators_expense() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_contradicts_itself_is_refused_although_nobody_answers_us() {
+async fn a_contradictory_spec_is_refused_while_the_api_server_is_silent() {
     let object = json!({
         "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
         "spec": { "template": "small", "machineClass": "gold" },
     });
     let request = json!({ "operation": "CREATE", "object": object });
-    let response = asked("/validate/machines", request).await;
+    let response = response_to("/validate/machines", request).await;
     assert_eq!(response["allowed"], false);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_default_class_may_bring_is_not_missed_while_nobody_answers_us() {
+async fn an_unknown_default_class_is_no_error_while_the_api_server_is_silent() {
     let object = json!({
         "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
         "spec": { "disks": [{ "name": "data", "bus": "scsi" }] },
     });
     let request = json!({ "operation": "CREATE", "object": object });
-    let response = asked("/validate/machines", request).await;
-    let told = json!({ "uid": "7", "allowed": true, "warnings": [BUSY] });
-    assert_eq!(response, told);
+    let response = response_to("/validate/machines", request).await;
+    let expected = json!({ "uid": "7", "allowed": true, "warnings": [BUSY] });
+    assert_eq!(response, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_let_in_without_being_quoted() {
+async fn an_undecodable_object_is_admitted_with_a_warning_that_does_not_quote_it() {
     let object = |user_data: Value| {
         json!({
             "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
@@ -132,39 +134,39 @@ async fn what_cannot_be_read_is_let_in_without_being_quoted() {
     ] {
         let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
         let request = json!({ "operation": operation, "object": new, "oldObject": old });
-        let response = asked("/validate/machines", request).await;
-        let told = json!({ "uid": "7", "allowed": true, "warnings": [UNREADABLE] });
-        assert_eq!(response, told);
+        let response = response_to("/validate/machines", request).await;
+        let expected = json!({ "uid": "7", "allowed": true, "warnings": [UNREADABLE] });
+        assert_eq!(response, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_of_something_unreadable_that_leaves_its_spec_passes_silently() {
+async fn an_undecodable_object_with_an_unchanged_spec_is_admitted_without_warning() {
     let object = json!({ "metadata": { "name": "web" }, "spec": { "disks": 7 } });
     let request = json!({ "operation": "UPDATE", "object": object, "oldObject": object });
-    let response = asked("/validate/machines", request).await;
+    let response = response_to("/validate/machines", request).await;
     assert_eq!(response, json!({ "uid": "7", "allowed": true }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_without_a_spec_is_one_with_an_empty_one() {
+async fn a_missing_spec_is_decoded_as_empty() {
     let object = json!({
         "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
     });
     let mut renamed = object.clone();
     renamed["spec"] = json!({ "name": "other" });
     let request = json!({ "operation": "UPDATE", "object": renamed, "oldObject": object });
-    let response = asked("/validate/machines", request).await;
+    let response = response_to("/validate/machines", request).await;
     let message = response["status"]["message"].as_str().unwrap();
     assert!(message.contains("spec.name: is immutable"), "{message}");
 }
 
 #[tokio::test]
-async fn other_paths_are_not_answered() {
+async fn unknown_paths_are_not_answered() {
     let webhook = operator().webhook();
     for path in ["/", "/validate", "/validate/", "/validate/pods", "machines"] {
         let answer = webhook.review(path, br#"{"request":{"uid":"7"}}"#).await;
-        assert_eq!(answer, Err(Unanswered::Path), "{path}");
+        assert_eq!(answer, Err(ReviewError::Path), "{path}");
     }
 }
 
@@ -213,7 +215,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_question_has_an_answer(
+    fn any_review_is_answered(
         resource in prop::sample::select(vec!["machines", "machineclasses", "networkconfigurations"]),
         operation in prop::sample::select(vec!["CREATE", "UPDATE", "DELETE", "CONNECT", ""]),
         object in any_json(),
@@ -225,7 +227,7 @@ proptest! {
             .build()
             .unwrap();
         let request = json!({ "operation": operation, "object": object, "oldObject": old });
-        let response = runtime.block_on(asked(&format!("/validate/{resource}"), request));
+        let response = runtime.block_on(response_to(&format!("/validate/{resource}"), request));
         prop_assert!(response["allowed"].is_boolean());
     }
 }

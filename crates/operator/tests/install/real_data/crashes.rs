@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use kubevirt_operator::kubevirt::Given;
+use kubevirt_operator::kubevirt::StrategyFile;
 use plan::kubevirt::Strategy;
 use serde_json::json;
 
@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// Strategies, parsed once instead of at every start.
-fn given(data: &Path) -> Vec<Given> {
+fn given(data: &Path) -> Vec<StrategyFile> {
     let versions = ["v1.8.4", "v1.9.0"].into_iter();
     versions
-        .map(|version| Given {
+        .map(|version| StrategyFile {
             version: version.to_owned(),
             strategy: Arc::new(Strategy::parse(&strategy_of(data, version).unwrap()).unwrap()),
         })
@@ -27,7 +27,7 @@ fn given(data: &Path) -> Vec<Given> {
 }
 
 /// Starts an upgrade from v1.8.4 to v1.9.0, without the instance types, whose many writes are all alike.
-async fn start_upgrade(given: &[Given]) -> InstallScenario {
+async fn start_upgrade(given: &[StrategyFile]) -> InstallScenario {
     let mut scenario = InstallScenario::without_operator(|_| {}).await;
     scenario.options.strategies = given.to_vec();
     scenario.start_operator();

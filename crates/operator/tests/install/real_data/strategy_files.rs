@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use kubevirt_operator::kubevirt::Given;
+use kubevirt_operator::kubevirt::StrategyFile;
 use plan::kubevirt::Strategy;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn start(data: &Path) -> InstallScenario {
     let given = ["v1.8.4", "v1.9.0"].into_iter().map(|version| {
         let text = strategy_of(data, version).unwrap();
         let text = text.replace("quay.io/kubevirt", REGISTRY);
-        Given {
+        StrategyFile {
             version: version.to_owned(),
             strategy: Arc::new(Strategy::parse(&text).unwrap()),
         }

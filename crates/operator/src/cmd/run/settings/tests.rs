@@ -10,25 +10,25 @@ use crate::webhook_certificate::Certificates;
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    given: Given,
+    given: Flags,
 }
 
-/// What these flags give, whatever the environment of the tests holds.
-fn flags(flags: &[&str]) -> Given {
+/// Parses flags, independent of the environment.
+fn flags(flags: &[&str]) -> Flags {
     let command = Line::command().mut_args(|arg| arg.env(None));
     let matches = command.try_get_matches_from([&["run"], flags].concat());
     Line::from_arg_matches(&matches.unwrap()).unwrap().given
 }
 
-fn resolve(given: &[&str]) -> Result<Settings, String> {
-    flags(given).resolve(|| None).map_err(|problems| {
+fn resolve(args: &[&str]) -> Result<Settings, String> {
+    flags(args).resolve(|| None).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
         lines.join("\n")
     })
 }
 
 #[test]
-fn nothing_given_means_the_references_defaults() {
+fn defaults_are_those_of_the_reference() {
     let expected = Settings {
         common: Common {
             kubeconfig: Vec::new(),
@@ -48,11 +48,11 @@ fn nothing_given_means_the_references_defaults() {
         client_burst: 200.try_into().unwrap(),
         webhook: webhook::Settings::default(),
     };
-    assert_eq!(Given::default().resolve(|| None), Ok(expected));
+    assert_eq!(Flags::default().resolve(|| None), Ok(expected));
 }
 
 #[test]
-fn what_is_empty_counts_as_not_given() {
+fn an_empty_value_counts_as_not_set() {
     let every: Vec<String> = Line::command()
         .get_arguments()
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
@@ -64,7 +64,7 @@ fn what_is_empty_counts_as_not_given() {
 }
 
 #[test]
-fn everything_given_is_taken() {
+fn every_setting_can_be_set() {
     let settings = resolve(&[
         "--kubeconfig=/a:/b",
         "--reconcile-interval=1m30s",
@@ -199,7 +199,7 @@ fn everything_given_is_taken() {
 #[case("client-qps", "-1", "must be a whole number from 1")]
 #[case("client-burst", "0", "must be a whole number from 1")]
 #[case("client-burst", "4294967296", "must be a whole number from 1")]
-fn what_cannot_be_used_is_named_with_what_can(
+fn an_invalid_value_is_reported_with_the_valid_ones(
     #[case] flag: &str,
     #[case] value: &str,
     #[case] allowed: &str,
@@ -212,7 +212,7 @@ fn what_cannot_be_used_is_named_with_what_can(
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_invalid_values_are_reported_at_once() {
     let problems = resolve(&["--log-level=loud", "--client-qps=fast"]).unwrap_err();
     assert_eq!(problems.lines().count(), 2, "{problems}");
 }
@@ -224,8 +224,8 @@ fn all_that_is_wrong_is_told_at_once() {
 #[case(&["--leader-election=0"], false)]
 #[case(&["--leader-election=1"], true)]
 #[case(&["--leader-election=True"], true)]
-fn leader_election_is_a_switch_and_a_value(#[case] given: &[&str], #[case] expected: bool) {
-    assert_eq!(resolve(given).unwrap().common.leader_election, expected);
+fn leader_election_accepts_an_optional_value(#[case] args: &[&str], #[case] expected: bool) {
+    assert_eq!(resolve(args).unwrap().common.leader_election, expected);
 }
 
 #[rstest]
@@ -233,12 +233,12 @@ fn leader_election_is_a_switch_and_a_value(#[case] given: &[&str], #[case] expec
 #[case(&["--namespace=mine"], Some("ops"), "mine")]
 #[case(&[], Some(""), "kubevirt-operator-system")]
 #[case(&[], None, "kubevirt-operator-system")]
-fn the_namespace_is_the_given_one_or_the_pods(
-    #[case] given: &[&str],
+fn the_namespace_defaults_to_that_of_the_pod(
+    #[case] args: &[&str],
     #[case] pod: Option<&str>,
     #[case] expected: &str,
 ) {
-    let settings = flags(given).resolve(|| pod.map(str::to_owned)).unwrap();
+    let settings = flags(args).resolve(|| pod.map(str::to_owned)).unwrap();
     assert_eq!(settings.namespace, expected);
 }
 

@@ -11,11 +11,10 @@ use crate::{
     webhook_certificate::Certificates,
 };
 
-/// What flags and environment say.
 #[derive(Debug, Default, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "the flags have these names")]
-pub(super) struct GivenWebhook {
-    /// Where the admission webhook is served, such as :9443; 0 turns it off [default: 0]
+pub(super) struct WebhookFlags {
+    /// Address of the admission webhook, such as :9443; 0 disables it [default: 0]
     #[arg(
         long,
         env = "WEBHOOK_BIND_ADDRESS",
@@ -24,8 +23,8 @@ pub(super) struct GivenWebhook {
     )]
     webhook_bind_address: Option<String>,
 
-    /// Who makes and renews its certificate: managed, this operator; external, somebody else, such as
-    /// cert-manager [default: managed]
+    /// Issuer of the webhook's certificate: managed (this operator) or external (such as cert-manager)
+    /// [default: managed]
     #[arg(
         long,
         env = "WEBHOOK_CERTIFICATES",
@@ -34,7 +33,7 @@ pub(super) struct GivenWebhook {
     )]
     webhook_certificates: Option<String>,
 
-    /// Service by which API servers call it [default: kubevirt-operator-webhook]
+    /// Service of the webhook [default: kubevirt-operator-webhook]
     #[arg(
         long,
         env = "WEBHOOK_SERVICE",
@@ -43,7 +42,7 @@ pub(super) struct GivenWebhook {
     )]
     webhook_service: Option<String>,
 
-    /// ValidatingWebhookConfiguration whose CA bundle is kept [default: kubevirt-operator]
+    /// ValidatingWebhookConfiguration to set the CA bundle of [default: kubevirt-operator]
     #[arg(
         long,
         env = "WEBHOOK_CONFIGURATION",
@@ -52,7 +51,7 @@ pub(super) struct GivenWebhook {
     )]
     webhook_configuration: Option<String>,
 
-    /// Secret with its certificate [default: kubevirt-operator-webhook-certs]
+    /// Secret with the webhook's certificate [default: kubevirt-operator-webhook-certs]
     #[arg(
         long,
         env = "WEBHOOK_SECRET",
@@ -62,7 +61,6 @@ pub(super) struct GivenWebhook {
     webhook_secret: Option<String>,
 }
 
-/// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) address: BindAddress,
@@ -84,7 +82,7 @@ impl Default for Settings {
     }
 }
 
-impl GivenWebhook {
+impl WebhookFlags {
     pub(super) fn resolve(self, reader: &mut Reader) -> Settings {
         let Self {
             webhook_bind_address,
@@ -115,7 +113,7 @@ impl GivenWebhook {
 }
 
 impl Settings {
-    /// What everything is called, of an operator in that namespace.
+    /// Names of the webhook's objects.
     pub(crate) fn names(&self, namespace: &str) -> Names {
         Names {
             namespace: namespace.to_owned(),
@@ -125,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// Logs what the webhook is served with, if it is.
+    /// Logs the settings, if the webhook is enabled.
     pub(super) fn log(&self) {
         let Self {
             address,
@@ -160,7 +158,7 @@ impl FromStr for Certificates {
 }
 
 fn service_name(text: &str) -> Result<String, String> {
-    // As namespaces are, but that the first is a letter.
+    // RFC 1035: the first character is a letter.
     if is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase()) {
         Ok(text.to_owned())
     } else {

@@ -6,10 +6,10 @@ use super::*;
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    given: Given,
+    given: Flags,
 }
 
-/// What these flags give, whatever the environment of the tests holds.
+/// Parses flags with this environment.
 fn resolve(flags: &[&str], environment: &[(&str, &str)]) -> Result<Settings, String> {
     let command = Line::command().mut_args(|arg| arg.env(None));
     let matches = command.try_get_matches_from([&["virt-operator"], flags].concat());
@@ -24,7 +24,7 @@ fn resolve(flags: &[&str], environment: &[(&str, &str)]) -> Result<Settings, Str
 }
 
 #[test]
-fn nothing_given_means_the_documents_defaults() {
+fn defaults_are_those_of_the_reference() {
     let settings = resolve(&[], &[]).unwrap();
     assert_eq!(settings.client_qps.get(), 50);
     assert_eq!(settings.client_burst.get(), 100);
@@ -43,11 +43,11 @@ fn nothing_given_means_the_documents_defaults() {
 #[case("-1")]
 #[case("many")]
 #[case("1.5")]
-fn a_rate_that_is_none_stops_the_start(#[case] rate: &str) {
+fn an_invalid_rate_is_refused(#[case] rate: &str) {
     let flag = format!("--client-qps={rate}");
-    let told = resolve(&[&flag], &[]).unwrap_err();
+    let error = resolve(&[&flag], &[]).unwrap_err();
     assert_eq!(
-        told,
+        error,
         format!(
             "VIRT_OPERATOR_CLIENT_QPS (--client-qps): {rate:?} must be a whole number from 1 to \
              4294967295"
@@ -56,7 +56,7 @@ fn a_rate_that_is_none_stops_the_start(#[case] rate: &str) {
 }
 
 #[test]
-fn images_and_what_is_passed_on_come_from_the_environment() {
+fn images_and_passed_on_variables_come_from_the_environment() {
     let environment = [
         (
             "OPERATOR_IMAGE",
@@ -80,7 +80,7 @@ fn images_and_what_is_passed_on_come_from_the_environment() {
 }
 
 #[test]
-fn the_flag_of_the_image_wins_over_its_old_variable() {
+fn the_image_flag_takes_precedence_over_the_old_variable() {
     let flag = "--virt-operator-image=registry.example/virt-operator:v1.9.0";
     let old = [("OPERATOR_IMAGE", "registry.example/virt-operator:v1.0.0")];
     let image = resolve(&[flag], &old).unwrap().operator.image.unwrap();

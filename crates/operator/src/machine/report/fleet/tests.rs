@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::machine::slim::Slim as _;
 
-/// A fleet, and what it shows.
-struct Scene {
+/// Fleet with its metrics.
+struct Exposed {
     metrics: Metrics,
     fleet: Fleet,
 }
 
-impl Scene {
+impl Exposed {
     fn new() -> Self {
         let metrics = Metrics::new("0");
         Self {
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     /// The samples of a metric, without the bounds of histograms.
-    fn shown(&self, name: &str) -> Vec<String> {
+    fn samples(&self, name: &str) -> Vec<String> {
         let prefix = format!("kubevirt_operator_{name}");
         let text = self.metrics.expose();
         let lines = text.lines().filter(|line| line.starts_with(&prefix));
@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// So many seconds after 1970.
+/// RFC 3339 text of a Unix time.
 fn at(second: i64) -> String {
     Timestamp::from_second(second).unwrap().to_string()
 }
@@ -79,7 +79,7 @@ fn creating(created: i64, storage_since: i64) -> Machine {
     let conditions = [
         condition("Ready", "False", created),
         condition("StorageReady", "False", storage_since),
-        // Says nothing of whether it is on its way.
+        // Not a progress condition.
         condition("RestartRequired", "False", 5_000),
     ];
     machine(
@@ -100,87 +100,87 @@ fn running(created: i64, since: i64) -> Machine {
 }
 
 #[test]
-fn the_oldest_of_a_phase_is_told_until_it_leaves() {
-    let mut scene = Scene::new();
+fn the_oldest_machine_of_a_phase_is_shown_until_it_leaves_the_phase() {
+    let mut exposed = Exposed::new();
     let (old, young) = (creating(100, 120), creating(200, 200));
-    scene.machine(None, Some(&old));
-    scene.machine(None, Some(&young));
+    exposed.machine(None, Some(&old));
+    exposed.machine(None, Some(&young));
     assert_eq!(
-        scene.shown("machine_phase_oldest"),
+        exposed.samples("machine_phase_oldest"),
         [r#"machine_phase_oldest_timestamp_seconds{phase="Creating"} 120"#]
     );
-    scene.machine(Some(&old), Some(&running(100, 160)));
+    exposed.machine(Some(&old), Some(&running(100, 160)));
     assert_eq!(
-        scene.shown("machine_phase_oldest"),
+        exposed.samples("machine_phase_oldest"),
         [
             r#"machine_phase_oldest_timestamp_seconds{phase="Creating"} 200"#,
             r#"machine_phase_oldest_timestamp_seconds{phase="Running"} 160"#,
         ]
     );
-    scene.machine(Some(&young), None);
-    scene.machine(Some(&running(100, 160)), None);
-    assert!(scene.shown("machine_phase_oldest").is_empty());
-    assert!(scene.shown("machine_waiting").is_empty());
+    exposed.machine(Some(&young), None);
+    exposed.machine(Some(&running(100, 160)), None);
+    assert!(exposed.samples("machine_phase_oldest").is_empty());
+    assert!(exposed.samples("machine_waiting").is_empty());
 }
 
 #[test]
-fn a_machine_that_nobody_has_looked_at_is_pending_since_its_creation() {
-    let mut scene = Scene::new();
-    scene.machine(None, Some(&machine(42, &json!({}))));
+fn a_machine_without_status_is_pending_since_its_creation() {
+    let mut exposed = Exposed::new();
+    exposed.machine(None, Some(&machine(42, &json!({}))));
     assert_eq!(
-        scene.shown("machine_phase_oldest"),
+        exposed.samples("machine_phase_oldest"),
         [r#"machine_phase_oldest_timestamp_seconds{phase="Pending"} 42"#]
     );
 }
 
 #[test]
-fn a_machine_that_is_deleted_waits_for_that_and_is_in_no_phase() {
-    let mut scene = Scene::new();
+fn a_deleted_machine_waits_for_deletion_and_has_no_phase() {
+    let mut exposed = Exposed::new();
     let mut machine = creating(100, 120);
     machine.metadata.deletion_timestamp = Some(serde_json::from_value(json!(at(300))).unwrap());
-    scene.machine(None, Some(&machine));
+    exposed.machine(None, Some(&machine));
     assert_eq!(
-        scene.shown("machine_waiting"),
+        exposed.samples("machine_waiting"),
         [r#"machine_waiting_oldest_timestamp_seconds{waits_for="deletion"} 300"#]
     );
-    assert!(scene.shown("machine_phase_oldest").is_empty());
+    assert!(exposed.samples("machine_phase_oldest").is_empty());
 }
 
 #[test]
-fn disks_are_waited_for_by_guests_that_are_to_run() {
-    let mut scene = Scene::new();
-    scene.machine(None, Some(&creating(100, 120)));
+fn a_stopped_machine_does_not_wait_for_its_disks() {
+    let mut exposed = Exposed::new();
+    exposed.machine(None, Some(&creating(100, 120)));
     assert_eq!(
-        scene.shown("machine_waiting"),
+        exposed.samples("machine_waiting"),
         [r#"machine_waiting_oldest_timestamp_seconds{waits_for="storage"} 120"#]
     );
     // Its class binds disks where they are first used.
     let conditions = [condition("StorageReady", "False", 120)];
     let stopped = json!({ "phase": "Stopped", "conditions": conditions });
-    scene.machine(Some(&creating(100, 120)), Some(&machine(100, &stopped)));
-    assert!(scene.shown("machine_waiting").is_empty());
+    exposed.machine(Some(&creating(100, 120)), Some(&machine(100, &stopped)));
+    assert!(exposed.samples("machine_waiting").is_empty());
 }
 
 #[test]
-fn the_first_start_is_timed_from_the_creation_and_later_ones_are_not() {
-    let mut scene = Scene::new();
-    let counted = |scene: &Scene| scene.shown("machine_start_duration_seconds");
-    scene.machine(Some(&creating(100, 120)), Some(&running(100, 145)));
+fn only_the_first_start_is_timed() {
+    let mut exposed = Exposed::new();
+    let counted = |exposed: &Exposed| exposed.samples("machine_start_duration_seconds");
+    exposed.machine(Some(&creating(100, 120)), Some(&running(100, 145)));
     let once = [
         "machine_start_duration_seconds_count 1",
         "machine_start_duration_seconds_sum 45.0",
     ];
-    assert_eq!(counted(&scene), once);
+    assert_eq!(counted(&exposed), once);
     let stopped = machine(100, &json!({ "phase": "Stopped" }));
-    scene.machine(Some(&stopped), Some(&running(100, 9_000)));
-    scene.machine(Some(&running(100, 145)), Some(&running(100, 9_000)));
+    exposed.machine(Some(&stopped), Some(&running(100, 9_000)));
+    exposed.machine(Some(&running(100, 145)), Some(&running(100, 9_000)));
     // The list of a process that was just started.
-    scene.machine(None, Some(&running(100, 145)));
-    assert_eq!(counted(&scene), once);
+    exposed.machine(None, Some(&running(100, 145)));
+    assert_eq!(counted(&exposed), once);
     let mut another = running(100, 145);
     another.metadata.uid = Some("2".to_owned());
-    scene.machine(Some(&creating(100, 120)), Some(&another));
-    assert_eq!(counted(&scene), once);
+    exposed.machine(Some(&creating(100, 120)), Some(&another));
+    assert_eq!(counted(&exposed), once);
 }
 
 fn claim(class: &str, created: i64, phase: &str) -> ObservedClaim {
@@ -193,14 +193,14 @@ fn claim(class: &str, created: i64, phase: &str) -> ObservedClaim {
 }
 
 #[test]
-fn pending_claims_are_told_by_class_with_the_oldest() {
-    let mut scene = Scene::new();
+fn pending_claims_are_counted_by_class_with_the_oldest() {
+    let mut exposed = Exposed::new();
     let (first, second) = (claim("fast", 100, "Pending"), claim("fast", 200, ""));
-    scene.claim(None, Some(&first));
-    scene.claim(None, Some(&second));
-    scene.claim(None, Some(&claim("slow", 300, "Pending")));
+    exposed.claim(None, Some(&first));
+    exposed.claim(None, Some(&second));
+    exposed.claim(None, Some(&claim("slow", 300, "Pending")));
     assert_eq!(
-        scene.shown("claim"),
+        exposed.samples("claim"),
         [
             r#"claim_pending_oldest_timestamp_seconds{storage_class="fast"} 100"#,
             r#"claim_pending_oldest_timestamp_seconds{storage_class="slow"} 300"#,
@@ -208,26 +208,26 @@ fn pending_claims_are_told_by_class_with_the_oldest() {
             r#"claims_pending{storage_class="slow"} 1"#,
         ]
     );
-    scene.claim(Some(&first), Some(&claim("fast", 100, "Bound")));
+    exposed.claim(Some(&first), Some(&claim("fast", 100, "Bound")));
     let mut going = claim("slow", 300, "Pending");
     going.metadata.deletion_timestamp = Some(serde_json::from_value(json!(at(400))).unwrap());
-    scene.claim(Some(&claim("slow", 300, "Pending")), Some(&going));
+    exposed.claim(Some(&claim("slow", 300, "Pending")), Some(&going));
     assert_eq!(
-        scene.shown("claim"),
+        exposed.samples("claim"),
         [
             r#"claim_pending_oldest_timestamp_seconds{storage_class="fast"} 200"#,
             r#"claims_pending{storage_class="fast"} 1"#,
         ]
     );
     assert_eq!(
-        scene.shown("storage_provisioning_duration_seconds_sum"),
+        exposed.samples("storage_provisioning_duration_seconds_sum"),
         [r#"storage_provisioning_duration_seconds_sum{storage_class="fast"} 500.0"#]
     );
 }
 
 #[test]
-fn virtual_machines_are_counted_once_when_their_kind_goes_and_comes_back() {
-    let mut scene = Scene::new();
+fn virtual_machines_are_counted_once_after_their_kind_is_served_again() {
+    let mut exposed = Exposed::new();
     let vm: ObservedVirtualMachine = serde_json::from_value(json!({
         "metadata": { "name": "a" }, "status": { "printableStatus": "Running" },
     }))
@@ -238,10 +238,10 @@ fn virtual_machines_are_counted_once_when_their_kind_goes_and_comes_back() {
         new: Some(Arc::new(vm.slim())),
     }];
     let once = [r#"virtual_machines_total{status="Running"} 1"#];
-    scene.fleet.virtual_machines(&listed);
-    assert_eq!(scene.shown("virtual_machines_total"), once);
-    scene.fleet.forget_kind(Watched::VirtualMachines);
-    assert!(scene.shown("virtual_machines_total").is_empty());
-    scene.fleet.virtual_machines(&listed);
-    assert_eq!(scene.shown("virtual_machines_total"), once);
+    exposed.fleet.virtual_machines(&listed);
+    assert_eq!(exposed.samples("virtual_machines_total"), once);
+    exposed.fleet.forget_kind(Watched::VirtualMachines);
+    assert!(exposed.samples("virtual_machines_total").is_empty());
+    exposed.fleet.virtual_machines(&listed);
+    assert_eq!(exposed.samples("virtual_machines_total"), once);
 }

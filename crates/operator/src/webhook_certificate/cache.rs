@@ -1,4 +1,4 @@
-//! What is known of the Secrets and the configuration.
+//! Cache of the Secrets with certificates and of the webhook configuration.
 
 #[cfg(test)]
 mod tests;
@@ -24,54 +24,53 @@ use runtime::{
 };
 
 use super::{Certificates, write::Answer};
-use crate::certificates::{Authority, Data, Read, known, pair, part, validities};
+use crate::certificates::{Authority, Data, Parsed, known, pair, part, validities};
 
-/// A Secret, without what is in it.
+/// Secret without its data.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ObservedSecret {
     key: Key,
-    /// Which, and in which version.
-    pub(super) over: Over,
-    is_ours: bool,
+    pub(super) version: ObjectVersion,
+    is_managed: bool,
     annotations: BTreeMap<String, String>,
-    read: Option<Read>,
+    parsed: Option<Parsed>,
 }
 
-/// An object as it was seen.
+/// Observed version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Over {
+pub(super) struct ObjectVersion {
     pub(super) uid: String,
     pub(super) resource_version: String,
 }
 
-impl CachedObject for Held {
+impl CachedObject for ObservedSecret {
     fn key(&self) -> Key {
         self.key.clone()
     }
 
     fn uid(&self) -> Option<&str> {
-        Some(&self.over.uid)
+        Some(&self.version.uid)
     }
 
     fn version(&self) -> u64 {
-        self.over.resource_version.parse().unwrap_or_default()
+        self.version.resource_version.parse().unwrap_or_default()
     }
 }
 
-impl Held {
+impl ObservedSecret {
     fn of(secret: &Secret) -> Self {
         let none = Data::new();
         Self {
             key: Key::of(&secret.metadata),
-            over: Over::of(secret),
-            is_ours: is_ours(secret),
+            version: ObjectVersion::of(secret),
+            is_managed: is_managed(secret),
             annotations: secret.annotations().clone(),
-            read: Read::of(secret.data.as_ref().unwrap_or(&none)),
+            parsed: Parsed::of(secret.data.as_ref().unwrap_or(&none)),
         }
     }
 }
 
-impl Over {
+impl ObjectVersion {
     pub(super) fn of(object: &impl kube::Resource) -> Self {
         Self {
             uid: object.meta().uid.clone().unwrap_or_default(),
@@ -80,12 +79,12 @@ impl Over {
     }
 }
 
-/// Whether we have made a Secret.
-pub(super) fn is_ours(secret: &Secret) -> bool {
+/// Whether a Secret has the operator's label.
+pub(super) fn is_managed(secret: &Secret) -> bool {
     secret.labels().get(MANAGED_BY).map(String::as_str) == Some(MANAGER)
 }
 
-/// A webhook of the configuration that calls our Service.
+/// Webhook of the configuration that calls the operator's Service.
 #[derive(Clone, Debug)]
 pub(super) struct Hook {
     pub(super) position: usize,
@@ -93,38 +92,37 @@ pub(super) struct Hook {
     pub(super) bundle: String,
 }
 
-/// What is served, and while it may be: always, if that cannot be read.
+/// Validity of the served certificate; [`ALWAYS`] if it cannot be parsed.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     not_before: Timestamp,
     not_after: Timestamp,
 }
 
-/// Of what only others can read, only they know until when it is valid.
+/// Assumed validity of a certificate of another issuer that cannot be parsed.
 const ALWAYS: (Timestamp, Timestamp) = (Timestamp::MIN, Timestamp::MAX);
 
-/// What is known of the Secrets and the configuration.
-pub(super) struct Seen {
+pub(super) struct CertificateCache {
     names: Names,
     certificates: Certificates,
-    secret: Cache<Held>,
-    authority: Cache<Held>,
+    secret: Cache<ObservedSecret>,
+    authority: Cache<ObservedSecret>,
     configuration: Cache<ValidatingWebhookConfiguration>,
     pairs: BTreeMap<String, Pair>,
     served: Option<Served>,
-    /// Why what is in the Secret is not served.
+    /// Error that prevents the certificate in the Secret from being served.
     unserved: Option<String>,
 }
 
-/// What the plan is made from.
-pub(super) struct Facts<'a> {
+/// Owner of the data that [`Observed`] borrows.
+pub(super) struct ObservedState<'a> {
     pairs: &'a BTreeMap<String, Pair>,
     foreign: BTreeSet<String>,
     bundles: Vec<String>,
     known: Vec<BundleCertificate>,
 }
 
-impl Facts<'_> {
+impl ObservedState<'_> {
     pub(super) fn borrowed(&self) -> Observed<'_> {
         Observed {
             pairs: self.pairs,
@@ -135,7 +133,7 @@ impl Facts<'_> {
     }
 }
 
-impl Seen {
+impl CertificateCache {
     pub(super) fn new(names: Names, certificates: Certificates) -> Self {
         Self {
             names,
@@ -149,61 +147,59 @@ impl Seen {
         }
     }
 
-    /// Takes in what is told of the Secret with the certificate, and serves with it.
-    pub(super) fn secret(&mut self, change: WatchEvent<Secret>, certificate: &Certificate) {
-        let told = match &change {
+    /// Applies an event of the Secret with the certificate, and serves a new certificate.
+    pub(super) fn on_secret(&mut self, change: WatchEvent<Secret>, certificate: &Certificate) {
+        let current = match &change {
             WatchEvent::Listed(secret) | WatchEvent::Applied(secret) => Some(secret.clone()),
             _ => None,
         };
         let is_new = !self
             .secret
-            .apply("", change.map(|secret| Held::of(&secret)))
+            .apply("", change.map(|secret| ObservedSecret::of(&secret)))
             .is_empty();
-        if let Some(secret) = told.filter(|_| is_new) {
+        if let Some(secret) = current.filter(|_| is_new) {
             self.serve(&secret, certificate);
         }
-        self.follow();
+        self.update_pairs();
     }
 
-    /// Takes in what is told of the Secret with the CA.
-    pub(super) fn authority(&mut self, change: WatchEvent<Secret>) {
+    /// Applies an event of the Secret with the CA.
+    pub(super) fn on_authority(&mut self, change: WatchEvent<Secret>) {
         self.authority
-            .apply("", change.map(|secret| Held::of(&secret)));
-        self.follow();
+            .apply("", change.map(|secret| ObservedSecret::of(&secret)));
+        self.update_pairs();
     }
 
-    /// Takes in what is told of the configuration.
-    pub(super) fn configuration(&mut self, change: WatchEvent<ValidatingWebhookConfiguration>) {
+    pub(super) fn on_configuration(&mut self, change: WatchEvent<ValidatingWebhookConfiguration>) {
         self.configuration.apply("", change);
-        self.follow();
+        self.update_pairs();
     }
 
-    /// Takes in what has come of a write.
-    pub(super) fn take(&mut self, answer: Answer, certificate: &Certificate) {
+    /// Applies the API server's answer to a write.
+    pub(super) fn on_answer(&mut self, answer: Answer, certificate: &Certificate) {
         match answer {
             Answer::Secret(secret) if secret.name_any() == self.names.secret => {
-                if self.secret.assume(Held::of(&secret)).is_some() {
+                if self.secret.assume(ObservedSecret::of(&secret)).is_some() {
                     self.serve(&secret, certificate);
                 }
             }
             Answer::Secret(secret) => {
-                self.authority.assume(Held::of(&secret));
+                self.authority.assume(ObservedSecret::of(&secret));
             }
             Answer::Configuration(configuration) => {
                 self.configuration.assume(configuration);
             }
         }
-        self.follow();
+        self.update_pairs();
     }
 
-    /// Whether all is known that a plan needs.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(super) fn is_synced(&self) -> bool {
         self.secret.synced() && self.authority.synced() && self.configuration.synced()
     }
 
-    pub(super) fn observed(&self) -> Facts<'_> {
+    pub(super) fn observed(&self) -> ObservedState<'_> {
         let bundles: Vec<String> = self.hooks().into_iter().map(|hook| hook.bundle).collect();
-        Facts {
+        ObservedState {
             pairs: &self.pairs,
             foreign: self.foreign().map(str::to_owned).collect(),
             known: known(&bundles.concat()),
@@ -211,22 +207,21 @@ impl Seen {
         }
     }
 
-    /// A Secret as it was seen.
-    pub(super) fn held(&self, name: &str) -> Option<&Held> {
+    pub(super) fn secret(&self, name: &str) -> Option<&ObservedSecret> {
         let key = Key::new(&self.names.namespace, name);
         let store = if name == self.names.secret {
             &self.secret
         } else {
             &self.authority
         };
-        store.get(&key).map(|held| &**held)
+        store.get(&key).map(|secret| &**secret)
     }
 
-    /// The configuration as it was seen, and its webhooks that call our Service.
-    pub(super) fn configured(&self) -> Option<(Over, Vec<Hook>)> {
+    /// Version of the configuration, and its webhooks that call the operator's Service.
+    pub(super) fn configuration(&self) -> Option<(ObjectVersion, Vec<Hook>)> {
         let key = Key::new("", &self.names.configuration);
         let configuration = self.configuration.get(&key)?;
-        Some((Over::of(&**configuration), self.hooks()))
+        Some((ObjectVersion::of(&**configuration), self.hooks()))
     }
 
     fn hooks(&self) -> Vec<Hook> {
@@ -237,10 +232,10 @@ impl Seen {
         hooks
             .filter_map(|(position, hook)| {
                 let service = hook.client_config.service.as_ref()?;
-                let is_ours =
+                let is_managed =
                     service.name == self.names.service && service.namespace == self.names.namespace;
                 let bundle = hook.client_config.ca_bundle.as_ref();
-                is_ours.then(|| Hook {
+                is_managed.then(|| Hook {
                     position,
                     name: hook.name.clone(),
                     bundle: bundle.map_or_else(String::new, |ByteString(bytes)| {
@@ -251,17 +246,17 @@ impl Seen {
             .collect()
     }
 
-    /// Secrets that have our names and not our label.
+    /// Secrets with the expected names and without the operator's label.
     fn foreign(&self) -> impl Iterator<Item = &str> {
         let all = self.secret.iter().chain(self.authority.iter());
-        let foreign =
-            all.filter(|(_, held)| self.certificates == Certificates::Managed && !held.is_ours);
+        let foreign = all
+            .filter(|(_, secret)| self.certificates == Certificates::Managed && !secret.is_managed);
         foreign.map(|(key, _)| &*key.name)
     }
 
-    /// Serves with what is in a Secret, if it is meant for it.
+    /// Serves the certificate in a Secret, unless the Secret is foreign.
     fn serve(&mut self, secret: &Secret, certificate: &Certificate) {
-        if self.certificates == Certificates::Managed && !is_ours(secret) {
+        if self.certificates == Certificates::Managed && !is_managed(secret) {
             return;
         }
         let none = Data::new();
@@ -269,7 +264,7 @@ impl Seen {
         let replaced = certificate.replace(part(data, CERTIFICATE), part(data, KEY));
         self.unserved = replaced.as_ref().err().map(ToString::to_string);
         if replaced.is_ok() {
-            let (not_before, not_after) = Read::of(data).map_or(ALWAYS, |read| read.validity());
+            let (not_before, not_after) = Parsed::of(data).map_or(ALWAYS, |read| read.validity());
             self.served = Some(Served {
                 not_before,
                 not_after,
@@ -277,30 +272,30 @@ impl Seen {
         }
     }
 
-    /// Brings what is known of certificates to where the objects are.
-    fn follow(&mut self) {
-        let held = self.secret.iter().chain(self.authority.iter());
-        let held = held
-            .map(|(_, held)| held)
-            .filter(|held| self.certificates == Certificates::External || held.is_ours);
+    /// Updates the pairs from the cached objects.
+    fn update_pairs(&mut self) {
+        let secrets = self.secret.iter().chain(self.authority.iter());
+        let secrets = secrets
+            .map(|(_, secret)| secret)
+            .filter(|secret| self.certificates == Certificates::External || secret.is_managed);
         let ca = self.names.authority();
         let mut authorities: Vec<Authority> = Vec::new();
-        if let Some(read) = self.held(&ca).and_then(|held| held.read.as_ref()) {
-            authorities.extend(read.authorities());
+        if let Some(parsed) = self.secret(&ca).and_then(|secret| secret.parsed.as_ref()) {
+            authorities.extend(parsed.authorities());
         }
         let bundles: String = self.hooks().into_iter().map(|hook| hook.bundle).collect();
         authorities.extend(known(&bundles).iter().map(Authority::from));
-        let pairs = held.filter_map(|held| {
-            let name = &*held.key.name;
+        let pairs = secrets.filter_map(|secret| {
+            let name = &*secret.key.name;
             let before = self.pairs.get(name);
-            let pair = pair(held.read.clone()?, before, &authorities);
-            Some((name.to_owned(), pair.annotated(&held.annotations)))
+            let pair = pair(secret.parsed.clone()?, before, &authorities);
+            Some((name.to_owned(), pair.annotated(&secret.annotations)))
         });
         self.pairs = pairs.collect();
     }
 
-    /// How long certificates are valid, by their Secrets: of the one that is served, whatever has become
-    /// of its Secret since, and of the CA.
+    /// Validity of certificates, by Secret: of the served one, even if its Secret has changed since, and
+    /// of the CA.
     pub(super) fn validities(&self) -> BTreeMap<String, Validity> {
         let mut shown = validities(&self.pairs);
         shown.remove(&self.names.secret);
@@ -316,8 +311,8 @@ impl Seen {
         shown
     }
 
-    /// When what [`Self::is_trusted`] says changes though nothing else does.
-    pub(super) fn turns(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Time at which the result of [`Self::is_trusted`] changes by itself.
+    pub(super) fn next_validity_change(&self, now: Timestamp) -> Option<Timestamp> {
         let Served {
             not_before,
             not_after,
@@ -325,17 +320,19 @@ impl Seen {
         [not_before, not_after].into_iter().find(|at| *at > now)
     }
 
-    /// Whether it was found out if there is a certificate, so that it is served with if there is; if
-    /// not, why.
-    pub(super) fn is_known(&self) -> Result<(), String> {
+    /// Whether the Secret with the certificate has been listed; if not, why the webhook is unready.
+    pub(super) fn is_listed(&self) -> Result<(), String> {
         if self.secret.synced() {
             Ok(())
         } else {
-            Err(format!("Secret {} is not known yet", self.names.secret))
+            Err(format!(
+                "Secret {} has not been listed yet",
+                self.names.secret
+            ))
         }
     }
 
-    /// Whether the webhook answers with a certificate that API servers may trust; if not, why.
+    /// Whether the webhook serves a certificate that API servers may trust; if not, why.
     pub(super) fn is_trusted(&self, now: Timestamp) -> Result<(), String> {
         let secret = &self.names.secret;
         match &self.served {
@@ -347,45 +344,48 @@ impl Seen {
             )),
             Some(_) => Ok(()),
             None => {
-                self.is_known()?;
+                self.is_listed()?;
                 let problem = self.problems().into_iter().next();
-                Err(problem.unwrap_or_else(|| format!("there is no Secret {secret} yet")))
+                Err(problem.unwrap_or_else(|| format!("Secret {secret} does not exist yet")))
             }
         }
     }
 
-    /// What people should know.
+    /// Problems to log.
     pub(super) fn problems(&self) -> BTreeSet<String> {
         let namespace = &self.names.namespace;
         let foreign = self.foreign().map(|secret| {
             format!(
-                "Secret {secret} in {namespace} has no label {MANAGED_BY}={MANAGER}, so it is \
-                 somebody else's and stays as it is: delete it, set WEBHOOK_SECRET to another \
-                 name, or let WEBHOOK_CERTIFICATES be external"
+                "Secret {namespace}/{secret} does not have the label {MANAGED_BY}={MANAGER}, so the \
+                 operator does not change it: delete it, set WEBHOOK_SECRET to another name, or set \
+                 WEBHOOK_CERTIFICATES to external"
             )
         });
         let unserved = self.unserved.iter().map(|why| {
             let secret = &self.names.secret;
-            format!("the webhook cannot be served with Secret {secret} in {namespace}: {why}")
-        });
-        let gone = self.gone().map(|secret| {
-            let who = match self.certificates {
-                Certificates::Managed => "the replica that leads makes another as soon as it may",
-                Certificates::External => "whoever sees to the certificates has to make another",
-            };
             format!(
-                "Secret {secret} in {namespace} is gone: the webhook is served with what it has until \
-                 that expires, and {who}"
+                "the webhook cannot serve the certificate in Secret {namespace}/{secret}: {why}"
             )
         });
-        foreign.chain(unserved).chain(gone).collect()
+        let deleted = self.deleted_secrets().map(|secret| {
+            let remedy = match self.certificates {
+                Certificates::Managed => "the leader creates a new one",
+                Certificates::External => "the issuer of the certificates must create a new one",
+            };
+            format!(
+                "Secret {namespace}/{secret} was deleted: the webhook serves the previous \
+                 certificate until it expires; {remedy}"
+            )
+        });
+        foreign.chain(unserved).chain(deleted).collect()
     }
 
-    /// Secrets that were there: nothing is served before they are.
-    fn gone(&self) -> impl Iterator<Item = String> {
-        let is_gone = |store: &Cache<Held>| store.synced() && store.iter().next().is_none();
-        let secret = is_gone(&self.secret).then(|| self.names.secret.clone());
-        let authority = is_gone(&self.authority).then(|| self.names.authority());
+    /// Missing Secrets that existed before: otherwise no certificate would be served.
+    fn deleted_secrets(&self) -> impl Iterator<Item = String> {
+        let is_missing =
+            |store: &Cache<ObservedSecret>| store.synced() && store.iter().next().is_none();
+        let secret = is_missing(&self.secret).then(|| self.names.secret.clone());
+        let authority = is_missing(&self.authority).then(|| self.names.authority());
         let all = [secret, authority].into_iter().flatten();
         all.filter(|_| self.served.is_some())
     }

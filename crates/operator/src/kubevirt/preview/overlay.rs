@@ -1,4 +1,4 @@
-//! The KubeVirt resource as it is to be.
+//! Overlay of a given KubeVirt resource on that of the cluster.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use plan::{
 };
 use serde_json::{Value, json};
 
-/// Lays a given resource over the one of the cluster with that name, and tells what changes of it.
-/// Its spec takes the place of what there is; labels and annotations come to those that there are.
-pub(super) fn lay_over(
+/// Result of applying a given resource to the one of that name in the cluster, and the change. The spec is
+/// replaced; labels and annotations are added.
+pub(super) fn overlay(
     live: &[Arc<KubeVirt>],
     given: &KubeVirt,
     now: &Time,
@@ -55,7 +55,7 @@ pub(super) fn lay_over(
         let generation = kubevirt.metadata.generation.unwrap_or_default();
         kubevirt.metadata.generation = Some(generation.saturating_add(1));
     }
-    let fields = changes(&told(live), &told(&kubevirt));
+    let fields = changes(&user_fields(live), &user_fields(&kubevirt));
     let effect = (!fields.is_empty()).then(|| Effect {
         verb: Verb::Change,
         id,
@@ -65,8 +65,8 @@ pub(super) fn lay_over(
     (Some(kubevirt), effect)
 }
 
-/// What people write of it.
-fn told(kubevirt: &KubeVirt) -> Value {
+/// Fields that users write.
+fn user_fields(kubevirt: &KubeVirt) -> Value {
     json!({
         "metadata": { "labels": kubevirt.labels(), "annotations": kubevirt.annotations() },
         "spec": kubevirt.spec,

@@ -1,5 +1,7 @@
-//! What is to be done for a resource now: what its plan asks for, unless that was just refused or
-//! done.
+//! Reconcile of one Machine or NetworkConfiguration: observes it in the caches, plans, and selects the
+//! work to start now.
+//!
+//! Work that was refused a short time ago, or that was just done, is deferred.
 
 use std::sync::Arc;
 
@@ -16,94 +18,96 @@ use runtime::cache::Key;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{BREATH, Controller, Fingerprint, NETWORK_STATUS, PATIENCE};
+use super::{
+    Controller, Fingerprint, MIN_REQUEUE_INTERVAL, NETWORK_STATUS_INTERVAL, REPEAT_WRITE_DELAY,
+};
 use crate::machine::{
     caches::{Children, Subject},
     execute::Target,
     paths::Owner,
-    secrets::Fetched,
+    secrets::SecretState,
 };
 
-/// What is to be done for a resource now.
+/// Requests to send for a resource.
 pub(super) enum Work {
     Steps(Vec<Step>),
     Status(Value, Vec<plan::Event>),
-    Fetch(String),
-    /// Read the Machine with the cloud-init data that the cached one does without.
-    FetchWhole,
+    ReadSecret(String),
+    /// Read the Machine with the cloud-init data that is not cached.
+    ReadMachine,
 }
 
-/// What a look at a resource found.
-pub(super) struct Look {
+/// Result of a reconcile.
+pub(super) struct Reconciled {
     pub(super) work: Option<Work>,
     pub(super) target: Target,
     pub(super) generation: Option<i64>,
-    pub(super) again: Option<Instant>,
+    pub(super) requeue_at: Option<Instant>,
 }
 
-/// What a plan asks for.
-struct Choice {
+/// Work that a plan asks for, before deferrals.
+struct Candidate {
     target: Target,
     generation: Option<i64>,
     steps: Vec<Step>,
     status: Option<(Value, Vec<plan::Event>)>,
-    look_again: Option<Instant>,
+    requeue_at: Option<Instant>,
     retry: Option<Instant>,
     now: Instant,
 }
 
 impl Controller {
-    pub(super) fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
-        if !self.caches.serves_ours() {
+    pub(super) fn reconcile(&mut self, subject: &Subject, now: Instant) -> Option<Reconciled> {
+        if !self.caches.serves_vitistack() {
             let metadata = self.caches.metadata_of(subject)?;
             if metadata.deletion_timestamp.is_none() {
-                return Some(Look {
+                return Some(Reconciled {
                     work: None,
                     target: Target::of(subject.owner, metadata),
                     generation: metadata.generation,
-                    again: None,
+                    requeue_at: None,
                 });
             }
         }
         match subject.owner {
-            Owner::Machine => self.look_at_machine(subject, now),
-            Owner::Network => self.look_at_network(subject, now),
+            Owner::Machine => self.reconcile_machine(subject, now),
+            Owner::Network => self.reconcile_network(subject, now),
         }
     }
 
-    fn look_at_machine(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+    fn reconcile_machine(&mut self, subject: &Subject, now: Instant) -> Option<Reconciled> {
         let mut machine = Arc::clone(self.caches.machines.get(&subject.key)?);
-        if let Some(whole) = self
-            .whole
+        if let Some(full) = self
+            .full_machine
             .take()
-            .filter(|whole| is_same(&whole.metadata, &machine.metadata))
+            .filter(|full| has_same_spec(&full.metadata, &machine.metadata))
         {
-            restore_cloud_init(Arc::make_mut(&mut machine), &whole);
+            restore_cloud_init(Arc::make_mut(&mut machine), &full);
         }
         let target = Target::of(Owner::Machine, &machine.metadata);
         let generation = machine.metadata.generation;
         let secrets = match self.secrets.of(&subject.key, &machine, now) {
-            Fetched::NotNeeded => Known::all([]),
-            Fetched::Known(secrets) => secrets,
-            Fetched::Unreadable(again) => {
-                return Some(Look {
+            SecretState::NotNeeded => Known::all([]),
+            SecretState::Known(secrets) => secrets,
+            SecretState::Unreadable { retry_at } => {
+                return Some(Reconciled {
                     work: None,
                     target,
                     generation,
-                    again: Some(again),
+                    requeue_at: Some(retry_at),
                 });
             }
-            Fetched::Wanted(name) => {
-                return Some(Look {
-                    work: Some(Work::Fetch(name)),
+            SecretState::Unread(name) => {
+                return Some(Reconciled {
+                    work: Some(Work::ReadSecret(name)),
                     target,
                     generation,
-                    again: None,
+                    requeue_at: None,
                 });
             }
         };
         let wall = Time((self.tools.clock)());
-        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let refusal = self.retries.get(subject).map(|retry| &retry.refusal);
         let children = self.caches.children(&machine)?;
         let is_verified = self.is_verified(&subject.key, &children, now);
         let live = self.reads.of(subject, now);
@@ -113,13 +117,13 @@ impl Controller {
         let observed = self
             .caches
             .observe(&machine, &children, secrets.clone(), refusal);
-        let observed = self.completed(observed, references, is_verified);
+        let observed = self.with_live_reads(observed, references, is_verified);
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && !plan.needs_cloud_init && refusal.is_some() {
-            // What was refused is no longer wanted.
-            self.end_trouble(subject);
+            // The refused write is no longer needed.
+            self.clear_retry(subject);
             let observed = self.caches.observe(&machine, &children, secrets, None);
-            let observed = self.completed(observed, references, is_verified);
+            let observed = self.with_live_reads(observed, references, is_verified);
             plan = machine_plan(&observed, &wall);
         }
         if references.is_some() {
@@ -129,33 +133,33 @@ impl Controller {
             self.reads
                 .settle(subject, in_use.then_some(prefix.as_str()));
         }
-        self.tools.report.of_plan(subject, &plan, &self.caches);
+        self.tools.report.plan_errors(subject, &plan, &self.caches);
         if plan.needs_cloud_init && plan.steps.is_empty() {
-            return Some(Look {
-                work: Some(Work::FetchWhole),
+            return Some(Reconciled {
+                work: Some(Work::ReadMachine),
                 target,
                 generation,
-                again: None,
+                requeue_at: None,
             });
         }
-        let told = machine.status.clone().unwrap_or_default();
-        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
-        let retry = self.secrets.retry(&subject.key);
-        Some(self.choose(
+        let current = machine.status.clone().unwrap_or_default();
+        let status = (current != plan.status).then(|| (to_value(&plan.status), plan.events));
+        let retry = self.secrets.retry_at(&subject.key);
+        Some(self.select(
             subject,
-            Choice {
+            Candidate {
                 target,
                 generation,
                 steps: plan.steps,
                 status,
-                look_again: plan.requeue_after.map(|after| now + after),
+                requeue_at: plan.requeue_after.map(|after| now + after),
                 retry,
                 now,
             },
         ))
     }
 
-    /// Whether the Secret of the instance that there is was compared lately.
+    /// Whether the Secret of the current instance was compared within the reconcile interval.
     fn is_verified(&self, machine: &Key, children: &Children, now: Instant) -> bool {
         let instance = children.instance_uid();
         instance.is_none_or(|uid| {
@@ -164,42 +168,43 @@ impl Controller {
         })
     }
 
-    fn look_at_network(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+    fn reconcile_network(&mut self, subject: &Subject, now: Instant) -> Option<Reconciled> {
         let network = Arc::clone(self.caches.networks.get(&subject.key)?);
         let target = Target::of(Owner::Network, &network.metadata);
         let generation = network.metadata.generation;
         let wall = Time((self.tools.clock)());
-        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let refusal = self.retries.get(subject).map(|retry| &retry.refusal);
         let observed = self.caches.observe_network(&network, refusal);
         let mut plan = network_plan(&observed, &wall);
         if plan.steps.is_empty() && refusal.is_some() {
-            self.end_trouble(subject);
+            self.clear_retry(subject);
             plan = network_plan(&self.caches.observe_network(&network, None), &wall);
         }
-        let told = network.status.clone().unwrap_or_default();
-        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
-        let written = self.past.get(subject).and_then(|past| past.status.as_ref());
-        let rest = written.map(|(_, at)| *at + NETWORK_STATUS);
-        let (status, retry) = match rest.filter(|rest| *rest > now) {
-            Some(rest) if status.is_some() => (None, Some(rest)),
+        let current = network.status.clone().unwrap_or_default();
+        let status = (current != plan.status).then(|| (to_value(&plan.status), plan.events));
+        let last = self.last_writes.get(subject);
+        let last = last.and_then(|last| last.status.as_ref());
+        let not_before = last.map(|(_, at)| *at + NETWORK_STATUS_INTERVAL);
+        let (status, retry) = match not_before.filter(|not_before| *not_before > now) {
+            Some(not_before) if status.is_some() => (None, Some(not_before)),
             _ => (status, None),
         };
-        Some(self.choose(
+        Some(self.select(
             subject,
-            Choice {
+            Candidate {
                 target,
                 generation,
                 steps: plan.steps,
                 status,
-                look_again: plan.requeue_after.map(|after| now + after),
+                requeue_at: plan.requeue_after.map(|after| now + after),
                 retry,
                 now,
             },
         ))
     }
 
-    /// What the caches show of a Machine, with what is known from requests.
-    fn completed<'a>(
+    /// Adds to the observed state what live reads returned.
+    fn with_live_reads<'a>(
         &'a self,
         observed: Observed<'a>,
         references: Option<LiveReferences<'a>>,
@@ -217,62 +222,66 @@ impl Controller {
         }
     }
 
-    /// What of a plan is carried out now.
-    fn choose(&self, subject: &Subject, choice: Choice) -> Look {
-        let Choice {
+    /// Selects the work to start now: steps before the status, and neither while deferred.
+    fn select(&self, subject: &Subject, candidate: Candidate) -> Reconciled {
+        let Candidate {
             target,
             generation,
             steps,
             status,
-            look_again,
+            requeue_at,
             retry,
             now,
-        } = choice;
-        let past = self.past.get(subject);
-        // What is due already was decided just now; if it cannot be written yet, to look at once
-        // would only find the same.
-        let look_again = look_again.map(|at| if at > now { at } else { now + BREATH });
-        let mut again: Vec<Instant> = [look_again, retry].into_iter().flatten().collect();
+        } = candidate;
+        let last = self.last_writes.get(subject);
+        // A time that has passed was considered just now: an immediate requeue would plan the same.
+        let requeue_at = requeue_at.map(|at| {
+            if at > now {
+                at
+            } else {
+                now + MIN_REQUEUE_INTERVAL
+            }
+        });
+        let mut requeues: Vec<Instant> = [requeue_at, retry].into_iter().flatten().collect();
         let mut work = None;
         if !steps.is_empty() {
-            let trouble = self
-                .troubles
+            let retry_at = self
+                .retries
                 .get(subject)
-                .filter(|trouble| trouble.generation == generation)
-                .map(|trouble| trouble.until);
-            let repeated = past
-                .and_then(|past| past.steps.as_ref())
+                .filter(|retry| retry.generation == generation)
+                .map(|retry| retry.retry_at);
+            let repeat_at = last
+                .and_then(|last| last.steps.as_ref())
                 .filter(|(done, _)| *done == Fingerprint::of(&steps))
-                .map(|(_, at)| *at + PATIENCE);
-            match trouble.max(repeated).filter(|until| *until > now) {
-                Some(until) => again.push(until),
+                .map(|(_, at)| *at + REPEAT_WRITE_DELAY);
+            match retry_at.max(repeat_at).filter(|at| *at > now) {
+                Some(at) => requeues.push(at),
                 None => work = Some(Work::Steps(steps)),
             }
         }
         if work.is_none()
             && let Some((status, events)) = status
         {
-            let repeated = past
-                .and_then(|past| past.status.as_ref())
+            let repeat_at = last
+                .and_then(|last| last.status.as_ref())
                 .filter(|(written, _)| *written == Fingerprint::of(&status))
-                .map(|(_, at)| *at + PATIENCE);
-            let refused = past.and_then(|past| past.status_after);
-            match repeated.max(refused).filter(|until| *until > now) {
-                Some(until) => again.push(until),
+                .map(|(_, at)| *at + REPEAT_WRITE_DELAY);
+            let retry_at = last.and_then(|last| last.status_retry_at);
+            match repeat_at.max(retry_at).filter(|at| *at > now) {
+                Some(at) => requeues.push(at),
                 None => work = Some(Work::Status(status, events)),
             }
         }
-        Look {
+        Reconciled {
             work,
             target,
             generation,
-            again: again.into_iter().min(),
+            requeue_at: requeues.into_iter().min(),
         }
     }
 }
 
-/// Whether two states of a resource have the same spec.
-fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+fn has_same_spec(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     one.uid == other.uid && one.generation == other.generation
 }
 

@@ -1,4 +1,5 @@
-//! What was done in memory, in words for people. Neither uids nor the content of Secrets is told.
+//! Forecasts for users, from the records of a simulation. They contain neither UIDs nor confidential
+//! data.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,14 @@ use runtime::cache::Key;
 use serde_json::{Value, json};
 
 use super::{
-    Effect, Forecast, Given, Kind, Preview, Restart, Verb,
+    Effect, Forecast, GivenDocument, Kind, Preview, Restart, Verb,
     dry_run::LAST_APPLIED,
-    simulate::{Outcome, Record, Touched},
+    simulate::{Record, Records, Touched},
 };
 use crate::machine::{caches::Subject, paths::Owner};
 
-/// Annotations by which the operator notes things for itself.
-const NOTES: [&str; 5] = [
+/// Annotations for the operator's own bookkeeping.
+const INTERNAL_ANNOTATIONS: [&str; 5] = [
     labels::APPLIED,
     labels::CLASS_SNAPSHOT,
     labels::RESTARTED_AT,
@@ -23,9 +24,13 @@ const NOTES: [&str; 5] = [
     labels::MACHINE_UID,
 ];
 
-/// What becomes of the resource that a document is of.
-pub(super) fn own(given: &Given, before: Option<&Value>, after: &Value) -> Option<Effect> {
-    let fields = before.map(|before| changes(&of_users(before), &of_users(after)));
+/// Change of the resource that a document defines.
+pub(super) fn own_effect(
+    given: &GivenDocument,
+    before: Option<&Value>,
+    after: &Value,
+) -> Option<Effect> {
+    let fields = before.map(|before| changes(&user_fields(before), &user_fields(after)));
     let verb = match &fields {
         None => Verb::Create,
         Some(fields) if fields.is_empty() => return None,
@@ -35,20 +40,20 @@ pub(super) fn own(given: &Given, before: Option<&Value>, after: &Value) -> Optio
         verb,
         kind: given.kind.as_str(),
         name: given.key.name.to_string(),
-        remark: String::new(),
+        summary: String::new(),
         fields: fields.unwrap_or_default(),
     })
 }
 
-/// What users write of a resource.
-fn of_users(resource: &Value) -> Value {
+/// Fields of a resource that users write, with confidential values masked.
+fn user_fields(resource: &Value) -> Value {
     let metadata = &resource["metadata"];
     let mut annotations = metadata["annotations"].clone();
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.remove(LAST_APPLIED);
     }
     let mut spec = resource["spec"].clone();
-    // What is in it may be secret: it is only told whether it changes.
+    // May be confidential: only the fact that it changes is shown.
     for data in ["/cloudInit/userData", "/cloudInit/networkData"] {
         if let Some(data) = spec.pointer_mut(data) {
             *data = secret(data);
@@ -60,14 +65,14 @@ fn of_users(resource: &Value) -> Value {
     }))
 }
 
-/// Stands for a text that is not to be shown, and differs when the text does.
+/// Marks a confidential value. It differs when the value does.
 fn secret(text: &Value) -> Value {
     json!({ SECRET: text })
 }
 
 const SECRET: &str = "\0secret";
 
-/// Whether a change is of something that is not to be shown.
+/// Removes confidential values from a change.
 pub(super) fn hide(change: &mut Change) {
     let is_secret = |value: &Option<Value>| {
         value
@@ -88,7 +93,7 @@ pub(super) fn hide(change: &mut Change) {
     }
 }
 
-/// Texts that are not to be shown may be inside of what came or went as a whole.
+/// Masks confidential values inside a value that was added or removed as a whole.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) if fields.contains_key(SECRET) => *value = "(not shown)".into(),
@@ -98,7 +103,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// An object without what is empty.
+/// Removes null and empty objects.
 fn pruned(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -110,15 +115,15 @@ fn pruned(value: Value) -> Value {
     }
 }
 
-/// Makes forecasts of what was done.
-pub(super) fn tell(
-    documents: &[Given],
+/// Adds the forecasts to a preview. `baseline` are the records without the documents.
+pub(super) fn forecast(
+    documents: &[GivenDocument],
     mut own: BTreeMap<(Kind, Key), Effect>,
-    anyway: &Outcome,
-    outcome: Outcome,
+    baseline: &Records,
+    records: Records,
     preview: &mut Preview,
 ) {
-    let place = |kind: Kind, key: &Key| {
+    let origin = |kind: Kind, key: &Key| {
         let given = documents
             .iter()
             .find(|given| given.kind == kind && given.key == *key);
@@ -131,38 +136,39 @@ pub(super) fn tell(
             preview.forecasts.push(Forecast::of(id, vec![effect]));
         }
     }
-    // NetworkConfigurations are made first, and told first.
-    let (networks, machines): (Vec<_>, Vec<_>) = outcome
+    // NetworkConfigurations are reconciled first, and listed first.
+    let (networks, machines): (Vec<_>, Vec<_>) = records
         .into_iter()
         .partition(|(subject, _)| subject.owner == Owner::Network);
     for (subject, record) in networks.into_iter().chain(machines) {
         let kind = kind_of(&subject);
-        let known = anyway.get(&subject);
-        let place = place(kind, &subject.key);
+        let baseline = baseline.get(&subject);
+        let origin = origin(kind, &subject.key);
         let id = (kind, subject.key);
         for problem in &record.problems {
-            // What is wrong with others anyway is not the documents' doing.
-            if place.is_some() || !known.is_some_and(|known| known.problems.contains(problem)) {
-                let whose = place
+            // Existing problems of other resources are not reported.
+            let is_new = !baseline.is_some_and(|baseline| baseline.problems.contains(problem));
+            if origin.is_some() || is_new {
+                let subject = origin
                     .clone()
                     .unwrap_or_else(|| format!("{} {}", kind.as_str(), id.1));
-                preview.errors.push(format!("{whose}: {problem}"));
+                preview.errors.push(format!("{subject}: {problem}"));
             }
         }
         let restart = restart(&record);
-        let remarks = remarks(&record, known, place.is_some());
+        let notes = notes(&record, baseline, origin.is_some());
         let mut effects: Vec<Effect> = own.remove(&id).into_iter().collect();
         effects.extend(record.touched.iter().filter_map(|it| effect(it, &record)));
         let forecast = Forecast {
             restart,
-            remarks,
+            notes,
             ..Forecast::of(id, effects)
         };
-        if !forecast.effects.is_empty() || !forecast.remarks.is_empty() {
+        if !forecast.effects.is_empty() || !forecast.notes.is_empty() {
             preview.forecasts.push(forecast);
         }
     }
-    // What the API server would take, and this version does not understand.
+    // Documents that the API server accepts and this version cannot decode.
     for (id, effect) in own {
         preview.forecasts.push(Forecast::of(id, vec![effect]));
     }
@@ -181,7 +187,7 @@ impl Forecast {
             key,
             effects,
             restart: Restart::None,
-            remarks: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }
@@ -193,14 +199,15 @@ fn kind_of(subject: &Subject) -> Kind {
     }
 }
 
-fn remarks(record: &Record, known: Option<&Record>, is_given: bool) -> Vec<String> {
-    let behind = record.behind.iter();
+/// Messages of the last plan that the baseline does not have.
+fn notes(record: &Record, baseline: Option<&Record>, is_given: bool) -> Vec<String> {
+    let outdated_class = record.outdated_class.iter();
     let waits = record.waits.iter().filter(|_| is_given);
-    behind
+    outdated_class
         .chain(waits)
-        .filter(|told| {
-            !known.is_some_and(|known| {
-                known.behind.as_ref() == Some(*told) || known.waits.contains(told)
+        .filter(|note| {
+            !baseline.is_some_and(|baseline| {
+                baseline.outdated_class.as_ref() == Some(*note) || baseline.waits.contains(note)
             })
         })
         .cloned()
@@ -214,43 +221,49 @@ fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
         ref before,
         ref after,
         ref reason,
-        is_late,
+        after_detach,
     } = *touched;
     let is_instance = kind == "VirtualMachineInstance";
     let is_secret = kind == "Secret";
-    if is_secret && record.is_unread && after.is_some() && before.is_some() {
+    if is_secret && record.is_cloud_init_unknown && after.is_some() && before.is_some() {
         return None;
     }
-    let (verb, fields, remark) = match (before, after) {
-        // It was made and is gone again, or was not there.
+    let (verb, fields, summary) = match (before, after) {
+        // Created and deleted again, or deleted although it did not exist.
         (None, None) => return None,
         (None, Some(after)) => (Verb::Create, Vec::new(), summary(kind, after)),
         (Some(_), None) => {
-            let late = if is_late { ", once it is detached" } else { "" };
-            (Verb::Delete, Vec::new(), format!("{reason}{late}"))
+            let when = if after_detach {
+                ", once it is detached"
+            } else {
+                ""
+            };
+            (Verb::Delete, Vec::new(), format!("{reason}{when}"))
         }
         (Some(_), Some(_)) if is_secret => (Verb::Change, Vec::new(), "cloud-init data".to_owned()),
         (Some(_), Some(_)) if is_instance => (Verb::Change, Vec::new(), reason.clone()),
         (Some(before), Some(after)) => {
-            let fields = changes(&without_notes(before), &without_notes(after));
+            let fields = changes(&visible_fields(before), &visible_fields(after));
             let is_same = before == after
-                || record.is_unread && fields.is_empty() && same_but_cloud_init(before, after);
+                || record.is_cloud_init_unknown
+                    && fields.is_empty()
+                    && same_but_cloud_init(before, after);
             if is_same {
                 return None;
             }
-            let remark = match fields.is_empty() {
+            let summary = match fields.is_empty() {
                 true if digest(before) != digest(after) => "cloud-init data".to_owned(),
                 true => reason.clone(),
                 false => String::new(),
             };
-            (Verb::Change, fields, remark)
+            (Verb::Change, fields, summary)
         }
     };
     Some(Effect {
         verb,
         kind,
         name: name.clone(),
-        remark,
+        summary,
         fields,
     })
 }
@@ -259,8 +272,8 @@ fn digest(vm: &Value) -> &Value {
     &vm["spec"]["template"]["metadata"]["annotations"][labels::CLOUD_INIT]
 }
 
-/// Whether two states of a VirtualMachine differ in nothing but the digest of cloud-init's data, and
-/// what follows from it.
+/// Whether two versions of a VirtualMachine differ only in the cloud-init digest and in annotations that
+/// depend on it.
 fn same_but_cloud_init(before: &Value, after: &Value) -> bool {
     let comparable = |vm: &Value| {
         let mut annotations = vm["metadata"]["annotations"].clone();
@@ -272,10 +285,10 @@ fn same_but_cloud_init(before: &Value, after: &Value) -> bool {
     comparable(before) == comparable(after)
 }
 
-/// What of an object is told, without what the operator notes on it.
-fn without_notes(object: &Value) -> Value {
+/// Fields of an object to show, without the operator's bookkeeping.
+fn visible_fields(object: &Value) -> Value {
     let metadata = &object["metadata"];
-    let mut told = json!({
+    let mut visible = json!({
         "metadata": { "labels": metadata["labels"], "annotations": metadata["annotations"] },
         "spec": object["spec"],
     });
@@ -284,16 +297,17 @@ fn without_notes(object: &Value) -> Value {
         "/spec/template/metadata/annotations",
     ];
     for place in places {
-        if let Some(annotations) = told.pointer_mut(place).and_then(Value::as_object_mut) {
+        if let Some(annotations) = visible.pointer_mut(place).and_then(Value::as_object_mut) {
             annotations.retain(|name, _| {
-                !NOTES.contains(&name.as_str()) && name.as_str() != labels::CLOUD_INIT
+                !INTERNAL_ANNOTATIONS.contains(&name.as_str())
+                    && name.as_str() != labels::CLOUD_INIT
             });
         }
     }
-    pruned(told)
+    pruned(visible)
 }
 
-/// What an object is that would be made, in a few words.
+/// Short description of an object to create.
 fn summary(kind: &str, object: &Value) -> String {
     let spec = &object["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -338,7 +352,7 @@ fn summary(kind: &str, object: &Value) -> String {
     parts.join(", ")
 }
 
-/// What becomes of the guest that runs.
+/// Restart of the running guest.
 fn restart(record: &Record) -> Restart {
     let Some(guest) = &record.guest else {
         return Restart::None;
@@ -353,7 +367,7 @@ fn restart(record: &Record) -> Restart {
     let Some((Some(before), Some(after))) = vm.map(|vm| (&vm.before, &vm.after)) else {
         return Restart::None;
     };
-    // A guest that is stopped takes everything on when it starts again.
+    // A stopped guest gets all changes when it starts.
     if after["spec"]["runStrategy"] == "Halted" {
         return Restart::None;
     }
@@ -363,16 +377,16 @@ fn restart(record: &Record) -> Restart {
         .flatten()
         .any(|it| it["type"] == "LiveMigratable" && it["status"] == "True");
     let mut after = after["spec"].clone();
-    if record.is_unread {
+    if record.is_cloud_init_unknown {
         let place = "/template/metadata/annotations";
         if let Some(annotations) = after.pointer_mut(place) {
             annotations[labels::CLOUD_INIT] = digest(before).clone();
         }
     }
-    let waiting = restart_needed(&before["spec"], &after, is_migratable);
-    if waiting.is_empty() {
+    let fields = restart_needed(&before["spec"], &after, is_migratable);
+    if fields.is_empty() {
         Restart::None
     } else {
-        Restart::Needed(waiting)
+        Restart::Needed(fields)
     }
 }

@@ -1,4 +1,6 @@
-//! What is to be done now: what the plan asks for, unless that was just refused or done.
+//! Reconcile of the KubeVirt resources: plans each of them and selects the writes to send now.
+//!
+//! Writes that were refused a short time ago, or that were just sent, are deferred.
 
 use std::fmt::Write as _;
 
@@ -7,7 +9,9 @@ use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan a
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Controller, Listing, PATIENCE, Past, STATUS_INTERVAL, WEBHOOK, Watched};
+use super::{
+    Controller, Discovery, LastWrites, REPEAT_WRITE_DELAY, STATUS_INTERVAL, WEBHOOK, Watched,
+};
 use crate::{
     certificates::validities,
     kubevirt::{
@@ -17,34 +21,34 @@ use crate::{
 };
 
 impl Controller {
-    /// Begins what is to be done, if nothing is under way.
-    pub(super) fn work(&mut self, now: Instant) {
-        if !self.writing.is_empty() {
+    /// Starts the next requests, if none are in flight.
+    pub(super) fn start_work(&mut self, now: Instant) {
+        if !self.in_flight.is_empty() {
             return;
         }
-        let is_time = match self.listing {
-            Listing::Wanted(again) => again.is_none_or(|again| again <= now),
-            Listing::Asked => false,
-            Listing::Known(again) => again.is_some_and(|again| again <= now),
+        let is_time = match self.discovery {
+            Discovery::Needed(again) => again.is_none_or(|again| again <= now),
+            Discovery::InFlight => false,
+            Discovery::Complete(again) => again.is_some_and(|again| again <= now),
         };
         if is_time {
-            self.list_kinds();
+            self.discover();
             return;
         }
         if !self.leads() {
             return;
         }
-        let is_time = self.define_again.is_none_or(|again| again <= now);
-        if !self.defined && is_time && self.caches.is_synced(&Watched::Definitions) {
-            self.define();
+        let is_time = self.crd_retry_at.is_none_or(|again| again <= now);
+        if !self.is_crd_installed && is_time && self.caches.is_synced(&Watched::Definitions) {
+            self.install_crd();
             return;
         }
-        let is_time = self.look_again.is_some_and(|again| again <= now);
-        if !self.synced || !(self.due || is_time) {
+        let is_time = self.requeue_at.is_some_and(|again| again <= now);
+        if !self.synced || !(self.is_due || is_time) {
             return;
         }
-        self.due = false;
-        self.look_again = None;
+        self.is_due = false;
+        self.requeue_at = None;
         let namespace = &self.options.operator.namespace;
         let kubevirts = resources::in_order(&self.caches, namespace);
         let Some(first) = kubevirts.first() else {
@@ -54,14 +58,14 @@ impl Controller {
         if self.read_strategies(first, now) {
             return;
         }
-        self.follow_certificates();
+        self.update_certificates();
         for (place, kubevirt) in kubevirts.iter().enumerate() {
-            self.look(kubevirt, place == 0, now);
+            self.reconcile(kubevirt, place == 0, now);
         }
     }
 
-    /// Tells whether the webhook can be asked: those who ask do not mind which replica leads.
-    pub(super) fn note_webhook(&self) {
+    /// Sets the readiness of the webhook, which every replica serves.
+    pub(super) fn report_webhook(&self) {
         let secrets = Watched::Objects(("".into(), "Secret".into()));
         let listed = self.caches.is_synced(&secrets);
         if let Some(met) = self.certificates.webhook(listed) {
@@ -69,22 +73,22 @@ impl Controller {
         }
     }
 
-    /// Brings what is known of certificates to where the objects are.
-    pub(super) fn follow_certificates(&mut self) {
-        self.note_webhook();
+    /// Updates the certificates from the cached objects.
+    pub(super) fn update_certificates(&mut self) {
+        self.report_webhook();
         let namespace = &self.options.operator.namespace;
-        if self.certificates.follow(self.caches.objects(), namespace) {
+        if self.certificates.update(self.caches.objects(), namespace) {
             self.tools
                 .report
                 .certificates(&validities(self.certificates.pairs()));
         }
     }
 
-    fn look(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
+    fn reconcile(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
         let wall = Time((self.tools.clock)());
         let plan = self.plan(kubevirt, &wall);
         if is_served {
-            self.tools.report.of_plan(&plan, seconds(&wall));
+            self.tools.report.plan(&plan, seconds(&wall));
         }
         let Plan {
             steps,
@@ -93,13 +97,13 @@ impl Controller {
             requeue_at,
             ..
         } = plan;
-        let mut again: Vec<Instant> = Vec::new();
-        again.extend(self.strategies.again(now));
-        again.extend(requeue_at.map(|time| self.instant(&time, now)));
+        let mut requeues: Vec<Instant> = Vec::new();
+        requeues.extend(self.strategies.retry_at(now));
+        requeues.extend(requeue_at.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
-        let past = self.past.get(target.uid());
-        let past = past.copied().unwrap_or_default();
-        let steps = self.allowed(&target, steps, past, &wall, now, &mut again);
+        let last = self.last_writes.get(target.uid());
+        let last = last.copied().unwrap_or_default();
+        let steps = self.select(&target, steps, last, &wall, now, &mut requeues);
         let status = status.and_then(|status| {
             let old = to_value(&kubevirt.status.clone().unwrap_or_default());
             let new = to_value(&status);
@@ -108,21 +112,23 @@ impl Controller {
         let status = status.filter(|(old, new)| {
             let refused = self.memory.refusals.get(&target.status_id());
             let refused = refused.filter(|refused| refused.retry_at > wall);
-            let refused = refused.map(|refused| self.instant(&refused.retry_at, now));
-            let repeated = past
+            let retry_at = refused.map(|refused| self.instant(&refused.retry_at, now));
+            let repeat_at = last
                 .status
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
-                .map(|(_, at)| at + PATIENCE);
-            // A transition is never held back: others wait for it.
-            let paced = past.status_at.filter(|_| milestone(old) == milestone(new));
-            let paced = paced.map(|at| at + STATUS_INTERVAL);
-            let until = refused.max(repeated).max(paced);
-            let until = until.filter(|until| *until > now);
-            again.extend(until);
-            until.is_none()
+                .map(|(_, at)| at + REPEAT_WRITE_DELAY);
+            // A transition is written at once: clients wait for it.
+            let limited = last
+                .status_at
+                .filter(|_| transitions(old) == transitions(new));
+            let not_before = limited.map(|at| at + STATUS_INTERVAL);
+            let deferred = retry_at.max(repeat_at).max(not_before);
+            let deferred = deferred.filter(|at| *at > now);
+            requeues.extend(deferred);
+            deferred.is_none()
         });
-        self.look_again = again.into_iter().chain(self.look_again).min();
-        self.begin(target, steps, status, events, now);
+        self.requeue_at = requeues.into_iter().chain(self.requeue_at).min();
+        self.start(target, steps, status, events, now);
     }
 
     fn plan(&self, kubevirt: &KubeVirt, wall: &Time) -> Plan {
@@ -131,7 +137,7 @@ impl Controller {
             kubevirt,
             others: &others,
             operator: &self.options.operator,
-            strategies: self.strategies.held(),
+            strategies: self.strategies.cached(),
             unreadable: self.strategies.unreadable(),
             objects: self.caches.objects(),
             pods: self.caches.pods(),
@@ -145,15 +151,15 @@ impl Controller {
         next(&observed, wall)
     }
 
-    /// The steps that were not refused a short time ago, unless all of them were just done.
-    fn allowed(
+    /// Selects the steps that are not waiting for a retry; none if exactly these were just sent.
+    fn select(
         &self,
         target: &Target,
         steps: Vec<Step>,
-        past: Past,
+        last: LastWrites,
         wall: &Time,
         now: Instant,
-        again: &mut Vec<Instant>,
+        requeues: &mut Vec<Instant>,
     ) -> Vec<Work> {
         let steps: Vec<Step> = steps
             .into_iter()
@@ -164,17 +170,17 @@ impl Controller {
                     refused.retry_at > *wall
                         && refused.fingerprint == execute::fingerprint(&step.action)
                 });
-                again.extend(refused.map(|refused| self.instant(&refused.retry_at, now)));
+                requeues.extend(refused.map(|refused| self.instant(&refused.retry_at, now)));
                 refused.is_none()
             })
             .collect();
-        let repeated = past
+        let repeat_at = last
             .steps
             .filter(|(done, _)| !steps.is_empty() && *done == fingerprint(&steps))
-            .map(|(_, at)| at + PATIENCE)
-            .filter(|until| *until > now);
-        if let Some(until) = repeated {
-            again.push(until);
+            .map(|(_, at)| at + REPEAT_WRITE_DELAY)
+            .filter(|at| *at > now);
+        if let Some(at) = repeat_at {
+            requeues.push(at);
             return Vec::new();
         }
         steps
@@ -187,21 +193,21 @@ impl Controller {
             .collect()
     }
 
-    /// There is no KubeVirt resource, and nothing to be remembered of it.
+    /// Resets all state after the last KubeVirt resource is gone.
     fn forget(&mut self) {
         self.memory = Memory::default();
         self.counts.clear();
-        self.past.clear();
-        self.strategies.keep(&[]);
-        self.tools.report.nothing();
+        self.last_writes.clear();
+        self.strategies.retain(&[]);
+        self.tools.report.reset();
     }
 }
 
-/// What tells one round of writes from another.
+/// Hash of a batch of writes.
 pub(super) fn fingerprint<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Fingerprint {
     let mut text = String::new();
     for step in steps {
-        // What an object holds is not printed; its fingerprint tells it apart.
+        // The debug output does not contain the object; its fingerprint does.
         let written = execute::fingerprint(&step.action);
         // Writing to a String does not fail.
         let _ = writeln!(text, "{:?} {written:?}", step.action);
@@ -219,8 +225,8 @@ fn to_value(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).unwrap_or_default()
 }
 
-/// What of a status others wait for: the phase, and the status and reason of each condition.
-fn milestone(status: &Value) -> (&Value, Vec<[&Value; 3]>) {
+/// Fields of a status that clients wait for: the phase, and status and reason of each condition.
+fn transitions(status: &Value) -> (&Value, Vec<[&Value; 3]>) {
     let conditions = status["conditions"].as_array();
     let conditions = conditions.into_iter().flatten();
     let conditions = conditions.map(|it| [&it["type"], &it["status"], &it["reason"]]);

@@ -1,0 +1,127 @@
+//! Requests for cloud-init Secrets and for the Secrets of users.
+
+use api::core::Secret;
+use kube::Error;
+use plan::{
+    machine::{Part, SecretMetadata},
+    managed,
+};
+use serde_json::Value;
+
+use super::{Answer, ExecuteResult, Failure, Target, apply, belongs_to, metadata, to_value};
+use crate::{
+    machine::{paths, refusal::Subject},
+    requests::{Requests, already_exists, is_code},
+};
+
+pub(super) async fn write_secret(
+    requests: &Requests,
+    target: &Target,
+    secret: &Secret,
+) -> ExecuteResult {
+    let name = secret.metadata.name.as_deref().unwrap_or_default();
+    let subject = secret_subject(name);
+    let collection = paths::secrets(&target.namespace);
+    match requests.create(&collection, secret).await {
+        Ok(created) => return Ok(Some(secret_answer(&created))),
+        Err(error) if already_exists(&error) => {}
+        Err(error) => return Err(Failure::of(subject, &error)),
+    }
+    let path = format!("{collection}/{name}");
+    let found = requests.get(&path).await;
+    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let metadata = metadata(&found);
+    let kind_of_owner = target.owner.kind();
+    if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
+        return Err(Failure::lasting(subject.of_predecessor()));
+    }
+    if !belongs_to(&metadata, target) {
+        return Err(Failure::lasting(subject.foreign()));
+    }
+    let wanted = to_value(secret);
+    let tampered = SecretMetadata::of(&metadata)
+        .other_managers()
+        .next()
+        .is_some();
+    if !tampered && is_up_to_date(&found, &wanted) {
+        return Ok(Some(secret_answer(&found)));
+    }
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let written = if tampered || found["immutable"] == true {
+        // An apply leaves the fields of other managers, and an immutable Secret cannot be changed:
+        // recreate it.
+        let version = metadata.resource_version.as_deref();
+        match requests.delete(&path, &uid, version).await {
+            Err(error) if !is_code(&error, 404) => Err(error),
+            _ => requests.create(&collection, secret).await,
+        }
+    } else {
+        let created_at = managed::created_at(&metadata);
+        apply(requests, &path, wanted, &uid, created_at).await
+    };
+    written
+        .map(|written| Some(secret_answer(&written)))
+        .map_err(|error| Failure::of(subject, &error))
+}
+
+/// Whether a Secret has exactly the wanted data, and at least the wanted labels and annotations.
+fn is_up_to_date(found: &Value, wanted: &Value) -> bool {
+    let has = |entries: &str| {
+        let found = &found["metadata"][entries];
+        let wanted = wanted["metadata"][entries].as_object();
+        wanted.is_none_or(|wanted| wanted.iter().all(|(name, value)| found[name] == *value))
+    };
+    found["data"] == wanted["data"] && has("labels") && has("annotations")
+}
+
+fn secret_answer(secret: &Value) -> Answer {
+    Answer::Secret(Box::new(metadata(secret)))
+}
+
+/// Reads a user's Secret; none if it does not exist.
+pub(in crate::machine) async fn read_secret(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+) -> kube::Result<Option<Secret>> {
+    let path = format!("{}/{name}", paths::secrets(&target.namespace));
+    match requests.get(&path).await {
+        Ok(secret) => decode::from_value(secret)
+            .map(Some)
+            .map_err(Error::SerdeError),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) async fn delete_secret(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+) -> ExecuteResult {
+    let subject = secret_subject(name);
+    let path = format!("{}/{name}", paths::secrets(&target.namespace));
+    let found = match requests.get(&path).await {
+        Ok(found) => found,
+        Err(error) if is_code(&error, 404) => return Ok(None),
+        Err(error) => return Err(Failure::of(subject, &error)),
+    };
+    let metadata = metadata(&found);
+    if !belongs_to(&metadata, target) {
+        return Ok(None);
+    }
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    match requests.delete(&path, uid, None).await {
+        Ok(_) => Ok(None),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(Failure::of(subject, &error)),
+    }
+}
+
+fn secret_subject(name: &str) -> Subject<'_> {
+    Subject {
+        part: Part::VirtualMachine,
+        kind: "Secret",
+        name,
+    }
+}
