@@ -1,5 +1,5 @@
-//! From any bytes to objects, as the commands `validate` and `render` go. Shared by the fuzz target
-//! and the property tests.
+//! From arbitrary bytes to objects, as `validate` and `render` process them. Shared by the fuzz
+//! target and the property tests.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kubevirt_operator::{
 };
 use plan::machine::{build, resolve};
 
-/// Panics when something is wrong with us, whatever is wrong with the bytes.
+/// Panics only on a defect of ours, whatever the bytes are.
 pub fn go_the_whole_way(bytes: &[u8]) {
     let Ok(documents) = documents::parse(&Arc::from("bytes"), bytes) else {
         return;

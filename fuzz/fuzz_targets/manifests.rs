@@ -1,4 +1,4 @@
-//! From any bytes to objects.
+//! Fuzz target: from arbitrary bytes to objects.
 #![no_main]
 
 #[path = "../whole_way.rs"]

@@ -1,8 +1,8 @@
-//! Sets of fields: what one manager owns of an object.
+//! Field sets: the fields of an object that one manager owns.
 //!
-//! A set is a tree. A field may be owned without its parts (`f:labels: {}`), with parts
-//! (`f:labels: {".": {}, "f:a": {}}`), or only parts of it may be (`f:spec: {"f:replicas": {}}`).
-//! No branch of the tree is without an owned field.
+//! A set is a tree. A field may be owned without its parts (`f:labels: {}`), with parts (`f:labels:
+//! {".": {}, "f:a": {}}`), or only through parts (`f:spec: {"f:replicas": {}}`). Every branch of
+//! the tree has an owned field.
 
 mod element;
 mod wire;
@@ -13,13 +13,12 @@ use std::collections::btree_map::Entry;
 pub use element::{Path, PathElement};
 pub use wire::InvalidFields;
 
-/// A set of fields of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     nodes: BTreeMap<PathElement, Node>,
 }
 
-/// What is owned of one value: the value itself, parts of it, or both.
+/// Ownership of one value: itself, parts of it, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) member: bool,
@@ -33,7 +32,6 @@ impl Node {
 }
 
 impl FieldSet {
-    /// The set of these fields.
     pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -54,12 +52,11 @@ impl FieldSet {
         set.nodes.entry(last.clone()).or_default().member = true;
     }
 
-    /// Whether nothing is owned.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Whether this very field is owned, not only parts of it.
+    /// Whether this field itself is owned, not only parts of it.
     pub fn contains(&self, path: &Path) -> bool {
         let Some((last, parents)) = path.0.split_last() else {
             return false;
@@ -74,7 +71,6 @@ impl FieldSet {
         set.nodes.get(last).is_some_and(|node| node.member)
     }
 
-    /// The fields in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
@@ -82,7 +78,6 @@ impl FieldSet {
         union
     }
 
-    /// Adds the fields of another set.
     pub(crate) fn extend(&mut self, other: &Self) {
         for (element, node) in &other.nodes {
             match self.nodes.entry(element.clone()) {
@@ -98,7 +93,6 @@ impl FieldSet {
         }
     }
 
-    /// The fields in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.filter_map(|element, node| {
@@ -110,7 +104,7 @@ impl FieldSet {
         })
     }
 
-    /// The fields that are not in the other set. Parts of a field that is in it stay.
+    /// Fields that are not in the other set. Parts of a field in it are kept.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.filter_map(|element, node| match other.nodes.get(element) {
@@ -122,7 +116,7 @@ impl FieldSet {
         })
     }
 
-    /// The fields that are not in the other set and are no parts of one in it.
+    /// Fields that are neither in the other set nor parts of a field in it.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         self.filter_map(|element, node| match other.nodes.get(element) {
@@ -135,7 +129,7 @@ impl FieldSet {
         })
     }
 
-    /// Every field, those of one map or list before their parts: the order of the server's messages.
+    /// All fields; those of one map or list come before their parts, as in the server's messages.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect(&mut Path::default(), &mut paths);
@@ -168,7 +162,7 @@ impl FieldSet {
         self.nodes.get(element)
     }
 
-    /// Adds what is owned of one part, unless nothing is.
+    /// Adds a part, unless nothing of it is owned.
     pub(crate) fn attach(&mut self, element: PathElement, node: Node) {
         if node.is_empty() {
             return;

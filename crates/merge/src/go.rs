@@ -1,4 +1,4 @@
-//! Values as the server prints them inside messages, which show the data types of its language.
+//! Go formatting of values in the server's messages.
 
 pub(crate) use apimachinery::go::{json_type, quote};
 use serde_json::{Number, Value};
@@ -9,7 +9,7 @@ pub(crate) fn quote_list(items: &[String]) -> String {
     format!("[{}]", quoted.join(" "))
 }
 
-/// A number in its shortest form: whole amounts have no fraction.
+/// A number in its shortest form: integers have no fraction.
 pub(crate) fn number(number: &Number) -> String {
     if number.is_f64() {
         float(number.as_f64().unwrap_or_default())

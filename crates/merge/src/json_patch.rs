@@ -1,27 +1,26 @@
-//! JSON patch (RFC 6902), with the liberties that the server takes.
+//! JSON patch (RFC 6902), with the server's extensions.
 //!
-//! Beyond the standard: negative indices count from the end; `replace` of a field that a map does
-//! not have adds it; `add` without a value adds null; `copy` of a field that is not there copies
-//! null. The text before the first slash of a path is passed over.
+//! Negative indices count from the end; `replace` of a missing map field adds it; `add` without a
+//! value adds null; `copy` of a missing field copies null; text before the first slash of a path is
+//! ignored.
 
 use serde_json::{Map, Value};
 
 use crate::PatchError;
 use crate::go;
 
-/// The most operations of one patch.
 const MAX_OPERATIONS: usize = 10_000;
-/// The most that all `copy` operations of one patch may add, in bytes of JSON.
+/// Limit of all `copy` operations of one patch, in bytes of JSON.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// How deep a document may become: what reads it afterwards takes a level of the stack for each.
+/// Maximum nesting of the document: recursive readers use stack for each level.
 const MAX_DEPTH: usize = 250;
 
 const MISSING: &str = "missing value";
 const INVALID_INDEX: &str = "invalid index referenced";
 const TEST_FAILED: &str = "test failed";
 
-/// Carries out the operations in turn. A document is changed only when all of them succeed.
+/// Executes the operations in order. The document changes only if all of them succeed.
 pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = decode(patch)?;
     if operations.len() > MAX_OPERATIONS {
@@ -43,7 +42,7 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Refuses to put a value where the document would be nested too deep. Needs no stack for it.
+/// Rejects a value that would nest the document too deep. Not recursive.
 fn check_depth(path: &str, value: &Value) -> Result<(), String> {
     let above = path.matches('/').count();
     let mut left = vec![(value, above + 1)];
@@ -261,7 +260,7 @@ impl Patched {
         }
     }
 
-    /// The map or list that the last step of a path leads into, and that step.
+    /// The container of the last step of a path, and that step.
     fn find(&mut self, path: &str) -> Option<(Container<'_>, String)> {
         let mut steps = path.split('/').skip(1).map(unescape);
         let mut key = steps.next()?;
@@ -348,7 +347,7 @@ impl Container<'_> {
     }
 }
 
-/// The place of an item that is there.
+/// Index of an existing item.
 fn existing(items: &[Value], key: &str) -> Result<usize, String> {
     within(parse_index(key)?, items.len())
 }
@@ -358,7 +357,7 @@ fn parse_index(key: &str) -> Result<i64, String> {
         .map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", go::quote(key)))
 }
 
-/// The place within so many; negative ones count from the end.
+/// Index within a length; negative ones count from the end.
 fn within(index: i64, length: usize) -> Result<usize, String> {
     let place = if index < 0 {
         usize::try_from(index.unsigned_abs())

@@ -1,15 +1,15 @@
-//! Patches and server-side apply: how two versions of an object become one.
+//! Patches and server-side apply: merging of two versions of an object.
 //!
-//! Everything here is a function of JSON values: no clock, no randomness, no I/O. The results, and
-//! the words of the refusals, are those of a kube-apiserver.
+//! All functions work on JSON values: no clock, no randomness, no I/O. Results and error messages are
+//! those of a kube-apiserver.
 //!
-//! - [`json_patch`] and [`merge_patch`] need nothing but the document and the patch.
+//! - [`json_patch`] and [`merge_patch`] need only the document and the patch.
 //! - [`strategic`] and [`managed`] need the [`Shape`] of the type: which lists are sets or maps by
-//!   keys, which maps are replaced as a whole.
-//! - [`fields`] is the set of fields that one manager owns, as `metadata.managedFields` writes it.
+//!   keys, and which maps are atomic.
+//! - [`fields`] is the set of fields that one manager owns, in the format of `metadata.managedFields`.
 //!
-//! No input makes this crate panic. Lists are indexed by their keys, so the time taken grows with
-//! the size of the object, times the logarithm of its longest list.
+//! No input makes this crate panic. Lists are indexed by their keys, so time grows with the size of
+//! the object times the logarithm of its longest list.
 
 mod go;
 mod ordered;

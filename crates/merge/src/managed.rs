@@ -1,11 +1,11 @@
-//! Server-side apply, and who owns which field of an object.
+//! Server-side apply, and ownership of fields.
 //!
-//! Every write passes through here: [`apply`] for an applied configuration, [`update`] for all
-//! others. Both leave `metadata.managedFields` of the new object as a kube-apiserver would, given
-//! the same clock.
+//! Every write passes through this module: [`apply`] for an applied configuration, [`update`] for
+//! all others. Both leave `metadata.managedFields` of the new object as a kube-apiserver would,
+//! given the same clock.
 //!
-//! Entries of another version of the kind are taken to have the same paths: there is no conversion
-//! between versions.
+//! Entries of another version of the kind are assumed to have the same paths: there is no
+//! conversion.
 
 mod cap;
 mod conflict;
@@ -25,30 +25,29 @@ use crate::typed::{
 };
 use entries::{Entry, Managed, ManagerId, Operation};
 
-/// The owner of what was set before anybody applied anything.
+/// Owner of fields that were set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The request of which the fields are recorded.
+/// The write whose fields are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Who writes.
     pub manager: &'a str,
-    /// In which version: `apps/v1`.
+    /// As in `apps/v1`.
     pub api_version: &'a str,
-    /// To which subresource, or empty.
+    /// Empty for the object itself.
     pub subresource: &'a str,
-    /// When, as RFC 3339.
+    /// In RFC 3339.
     pub time: &'a str,
-    /// The fields that the request cannot change, with their parts: `status` of the object itself,
-    /// all else of its status subresource. Nobody owns them through it.
+    /// Fields that the write cannot change, with their parts: `status` for the object itself,
+    /// everything else for its status subresource. Nobody owns them through it.
     pub reset_fields: &'a FieldSet,
 }
 
-/// Applies a configuration to the live object, or creates one from it. The result carries the
-/// managers; nothing else of it is defaulted or checked.
+/// Applies a configuration to the live object, or creates one from it. The result has managed
+/// fields, but is neither defaulted nor validated.
 ///
-/// A configuration that changes nothing yields an equal object, with the same times. After
-/// defaulting and admission, [`ignore_times`] finds out whether it was all for nothing.
+/// A configuration that changes nothing yields an equal object with the same times. Call
+/// [`ignore_times`] after defaulting and admission to detect a write without changes.
 pub fn apply(
     shape: &Shape,
     live: Option<&Value>,
@@ -96,12 +95,12 @@ pub fn apply(
     Ok(object)
 }
 
-/// Brings the managers of `new` up to date after any write that is no apply. `new` is the object as
-/// it is to be stored, `live` the stored one.
+/// Updates the managed fields of `new` after a write other than apply. `new` is the object to be
+/// stored, `live` the stored one.
 ///
-/// Managers that the request sends replace those of the live object, when the server can read them,
-/// unless the request goes to a subresource; a list of one empty entry (of built-in kinds also an
-/// empty list) forgets all of them. An object without managers stays so until something is applied to it.
+/// Managed fields in the request replace those of the live object if they are valid and the request
+/// is not for a subresource; a list of one empty entry (for built-in kinds also an empty list)
+/// resets them. An object without managed fields stays so until the first apply.
 pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Context<'_>) {
     let mut managed = update::start(shape, live, new, !context.subresource.is_empty());
     entries::set(new, None);
@@ -125,8 +124,8 @@ pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Co
     entries::set(new, list);
 }
 
-/// Takes back new times of managers when nothing else changed, so that a write that changes nothing
-/// is none. The server does this to what was applied, after admission.
+/// Restores the times of managers if nothing else changed, so that the write has no effect. The
+/// server does this for applied objects, after admission.
 pub fn ignore_times(live: &Value, new: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) =
         (entries::of(live), entries::of(new))
@@ -144,7 +143,7 @@ pub fn ignore_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether the metadata of two objects is the same, whoever manages it.
+/// Whether two objects have equal metadata, apart from managed fields.
 fn equal_metadata(left: Option<&Value>, right: Option<&Value>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => equal_except("managedFields", left, right, |_, _| true),
@@ -152,7 +151,7 @@ fn equal_metadata(left: Option<&Value>, right: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two objects are equal, when the field of that name is judged on its own.
+/// Whether two objects are equal; the named field is compared by `equal`.
 fn equal_except(
     name: &str,
     left: &Value,
@@ -219,7 +218,7 @@ fn merge(
     };
 
     let comparison = compare(shape, live, &object).without(context.reset_fields);
-    update::take(&mut managed, &comparison, Some(&id), force).map_err(ApplyError::Conflicts)?;
+    update::transfer(&mut managed, &comparison, Some(&id), force).map_err(ApplyError::Conflicts)?;
     if !same(&object, live)
         && let Some(entry) = managed.get_mut(&id)
     {
@@ -230,10 +229,10 @@ fn merge(
     Ok(object)
 }
 
-/// Removes what the manager applied last time, did not apply this time, and nobody else owns.
+/// Removes fields that the manager applied last time but not this time, and that nobody else owns.
 ///
-/// A field of a structure that was owned through its parts goes with the last of them, unless it
-/// holds parts that were not the manager's.
+/// A field of a structure that was owned through its parts is removed with the last of them, unless
+/// it has parts of other managers.
 fn prune(shape: &Shape, combined: &Value, managed: &Managed, last: &FieldSet) -> Value {
     let declared = |set: &FieldSet| with_declared_fields(shape, set);
     let fields = |value: &Value| declared(&field_set(shape, value));
@@ -245,8 +244,8 @@ fn prune(shape: &Shape, combined: &Value, managed: &Managed, last: &FieldSet) ->
     let pruned = remove(shape, combined, &last);
     let unowned = all.difference(&fields(&pruned).union(&declared(&owned)));
     let pruned = remove(shape, combined, &unowned);
-    let gone = all.difference(&fields(&pruned)).intersection(&last);
-    remove(shape, combined, &gone)
+    let removed = all.difference(&fields(&pruned)).intersection(&last);
+    remove(shape, combined, &removed)
 }
 
 fn check_version(applied: &Value, context: &Context<'_>) -> Result<(), ApplyError> {
@@ -263,7 +262,7 @@ fn check_version(applied: &Value, context: &Context<'_>) -> Result<(), ApplyErro
     )))
 }
 
-/// An empty custom resource knows its type; built-in kinds are compared without it.
+/// An empty custom resource has its type; built-in kinds are compared without it.
 fn with_type(mut empty: Value, object: &Value) -> Value {
     if let (Some(empty), Some(object)) = (empty.as_object_mut(), object.as_object()) {
         for name in ["apiVersion", "kind"] {

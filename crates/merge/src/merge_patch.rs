@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// Lays the patch over the document. Null removes a field.
+/// Applies the patch to the document. Null removes a field.
 ///
-/// As on the server, null also removes fields inside maps that are new to the document, wherever
-/// they are: inside lists too.
+/// As on the server, null also removes fields of maps that are new to the document, even inside
+/// lists.
 pub fn apply(document: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *document = without_nulls(patch);
@@ -29,7 +29,7 @@ pub fn apply(document: &mut Value, patch: &Value) {
     }
 }
 
-/// A list or scalar that takes the place of a map is taken literally.
+/// A list or scalar that replaces a map is used as it is.
 fn apply_field(current: &mut Value, patch: &Value) {
     if current.is_object() && !patch.is_object() {
         current.clone_from(patch);

@@ -1,13 +1,12 @@
-//! A total order of JSON values: the one in which the server sorts the items of a field set.
+//! Total order of JSON values, in which the server sorts the items of a field set.
 //!
-//! Numbers come first and compare by what they amount to, whether written as integers or not; then
-//! strings, booleans, lists, maps and null.
+//! Numbers come first and compare by value, whether integers or not; then strings, booleans, lists,
+//! maps and null.
 
 use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-/// A value that can be the key of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Ordered(pub(crate) Value);
 
@@ -31,7 +30,7 @@ impl Ord for Ordered {
     }
 }
 
-/// Whether two values are the same to the server: `1` and `1.0` are.
+/// Whether the server treats two values as equal: `1` and `1.0` are.
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     left == right || compare(left, right) == Ordering::Equal
 }
@@ -63,7 +62,7 @@ fn compare(left: &Value, right: &Value) -> Ordering {
     }
 }
 
-/// Independent of whether maps remember the order of their keys, which other crates decide.
+/// Sorts explicitly: whether maps keep insertion order depends on features of other crates.
 fn sorted(map: &serde_json::Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
@@ -96,7 +95,7 @@ fn float(number: &Number) -> f64 {
     number.as_f64().unwrap_or_default()
 }
 
-/// Exact, since rounding the integer would make the order intransitive.
+/// Exact: rounding the integer would make the order intransitive.
 #[allow(clippy::cast_possible_truncation)] // saturates, and only within the bounds just checked
 fn compare_mixed(integer: i128, float: f64) -> Ordering {
     if float >= 2f64.powi(65) {

@@ -1,24 +1,23 @@
-//! Why a patch was refused.
+//! Errors of patches.
 
-/// A patch that cannot be applied, with the status that the server answers it with.
+/// A patch that cannot be applied, with the server's HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// 400: this is not a patch.
+    /// 400: not a valid patch.
     #[error("{0}")]
     BadRequest(String),
-    /// 413: more operations than the server carries out.
+    /// 413: too many operations.
     #[error("{0}")]
     TooLarge(String),
-    /// 422: a patch, but not one for this document. The server does not tell its clients why.
+    /// 422: not applicable to this document. The server does not report the reason.
     #[error("{0}")]
     Unprocessable(String),
-    /// 500: the server answers with an internal error, although the patch is to blame.
+    /// 500: the server reports an internal error, although the patch is at fault.
     #[error("{0}")]
     Internal(String),
 }
 
 impl PatchError {
-    /// The HTTP status that the server answers with.
     pub fn code(&self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,

@@ -1,8 +1,8 @@
-//! The shape of a type: what merges with what.
+//! Shape of a type: how its values merge.
 //!
-//! A shape says of every map whether it is replaced as a whole or field by field, and of every list
-//! whether it is replaced as a whole, is a set of values, or is a map whose keys are fields of its
-//! items. It is read once from the OpenAPI schema of a kind, and is cheap to clone.
+//! For every map it says whether the map is atomic or merges by field; for every list whether it is
+//! atomic, a set, or a map keyed by fields of its items. A shape is built once from the OpenAPI
+//! schema of a kind, and is cheap to clone.
 
 mod empty;
 mod object_meta;
@@ -13,17 +13,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// The shape of a type.
 #[derive(Clone, Debug)]
 pub struct Shape {
     types: Arc<[Atom]>,
     root: TypeRef,
-    /// Whether objects are structures with fields that are never absent, as those of built-in kinds.
+    /// Whether objects are structures with fields that are never absent, as in built-in kinds.
     structured: bool,
 }
 
 impl Shape {
-    /// The shape of what nobody described: maps merge field by field, lists are replaced.
+    /// Shape without a schema: maps merge by field, lists are atomic.
     pub fn deduced() -> Self {
         Self {
             types: common_types().into(),
@@ -91,7 +90,7 @@ pub(crate) enum Scalar {
 pub(crate) struct List {
     element: TypeRef,
     atomic: bool,
-    /// Names of the fields that tell items apart; none in a set.
+    /// Names of the key fields of items; none in a set.
     keys: Vec<String>,
 }
 
@@ -174,7 +173,7 @@ pub(crate) struct Forms {
     list: bool,
 }
 
-/// The kind of value that a type is taken for.
+/// The form in which a type's values are processed.
 pub(crate) enum Form<'a> {
     Map(MapType<'a>),
     Scalar(Scalar),
@@ -252,7 +251,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// The kind of value that the type is taken for where it accepts these.
+    /// The form of values, given the accepted forms.
     pub(crate) fn form(self, forms: Forms) -> Form<'a> {
         if let Some(map) = self.map().filter(|_| forms.map) {
             return Form::Map(map);
@@ -269,7 +268,7 @@ impl<'a> Type<'a> {
             .map_or(Form::None, Form::List)
     }
 
-    /// The kind of value that the type is taken for where this is the value.
+    /// The form of this value.
     pub(crate) fn form_of(self, value: Option<&Value>) -> Form<'a> {
         self.form(self.forms(value))
     }
@@ -295,7 +294,7 @@ impl<'a> MapType<'a> {
         })
     }
 
-    /// The type of a field. What may not be there at all is taken for anything.
+    /// The type of a field; a field that is not allowed has type any.
     pub(crate) fn field_or_any(self, name: &str) -> Type<'a> {
         self.field(name).unwrap_or(Type {
             types: self.types,

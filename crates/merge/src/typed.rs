@@ -1,4 +1,4 @@
-//! Values seen through their shape: checked, compared, combined, cut.
+//! Operations on values of a known shape: validation, comparison, merging and removal of fields.
 //!
 //! A value may be absent, which is not the same as null: an absent side of a comparison means that
 //! the field was added or removed.

@@ -1,4 +1,4 @@
-//! What holds for any object and any patch.
+//! Properties of all objects and patches.
 
 use merge::managed::{self, Context};
 use merge::{FieldSet, Shape, json_patch, merge_patch, strategic};

@@ -235,9 +235,9 @@ impl Replay<'_> {
             // Validation and conflicts are the caller's.
             (Ok(_), None) if matches!(step.status, 404 | 409 | 422) => return Ok(()),
             (Err(error), None) if error.code() == step.status => {
-                // The server does not tell why it finds a patch unprocessable.
-                let told = step.status == 422 || error.to_string() == step.message;
-                return if told {
+                // The server does not report why a patch is unprocessable.
+                let is_same = step.status == 422 || error.to_string() == step.message;
+                return if is_same {
                     Ok(())
                 } else {
                     Err(format!("said\n{error}\nnot\n{}", step.message))
@@ -252,12 +252,12 @@ impl Replay<'_> {
         };
         let answer = step.answer.as_ref().expect("an answer");
         if !matches!(step.verb.as_str(), "create" | "update") && step.subresource.is_empty() {
-            let (ours, theirs) = (comparable(&new), comparable(answer));
-            if !within(&ours, &theirs)
+            let (actual, expected) = (comparable(&new), comparable(answer));
+            if !within(&actual, &expected)
                 || (is_custom(self.kind)
-                    && comparable(&defaulted(self.kind, new.clone(), answer)) != theirs)
+                    && comparable(&defaulted(self.kind, new.clone(), answer)) != expected)
             {
-                return Err(format!("made\n{ours}\nnot\n{theirs}"));
+                return Err(format!("made\n{actual}\nnot\n{expected}"));
             }
         }
         let mut stored = defaulted(self.kind, new, answer);
@@ -276,11 +276,12 @@ impl Replay<'_> {
         match (applied, &step.answer) {
             (Ok(object), Some(answer)) => {
                 equal_managers(&object, answer)?;
-                let ours = defaulted(self.kind, object, answer);
-                if step.subresource.is_empty() && !within(&comparable(&ours), &comparable(answer)) {
+                let actual = defaulted(self.kind, object, answer);
+                if step.subresource.is_empty() && !within(&comparable(&actual), &comparable(answer))
+                {
                     return Err(format!(
                         "made\n{}\nnot\n{}",
-                        comparable(&ours),
+                        comparable(&actual),
                         comparable(answer)
                     ));
                 }
@@ -313,12 +314,12 @@ impl Replay<'_> {
     }
 }
 
-fn equal_managers(ours: &Value, answer: &Value) -> Result<(), String> {
-    let (ours, theirs) = (managers(ours), managers(answer));
-    if ours == theirs {
+fn equal_managers(actual: &Value, answer: &Value) -> Result<(), String> {
+    let (actual, expected) = (managers(actual), managers(answer));
+    if actual == expected {
         Ok(())
     } else {
-        Err(format!("made managers\n{ours}\nnot\n{theirs}"))
+        Err(format!("made managers\n{actual}\nnot\n{expected}"))
     }
 }
 

@@ -1,10 +1,9 @@
-//! CDI's own webhook inside the sandbox's API server: whether who writes a DataVolume may copy what it is
-//! a copy of.
+//! CDI's webhook for DataVolumes in the sandbox's API server: authorization of clones.
 //!
-//! As CDI's `datavolume-mutate` webhook does, with a SubjectAccessReview of the requester: a copy from
-//! another namespace needs `create` on `datavolumes/source` there. Who may create pods there can read the
-//! claim anyway, and may copy it too; for a snapshot that takes the right to create claims besides. The
-//! token that CDI adds is left out, since no pod here asks for it.
+//! As in CDI's `datavolume-mutate` webhook, by a SubjectAccessReview of the requester: a clone from
+//! another namespace needs `create` on `datavolumes/source` there. The right to create pods there
+//! also suffices; for a snapshot also the right to create claims is needed. The clone token that
+//! CDI adds is left out, since no pod here needs it.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 const GROUP: &str = "cdi.kubevirt.io";
 const WEBHOOK: &str = "datavolume-mutate.cdi.kubevirt.io";
-/// What is filled already, or may be, needs no right to a source.
+/// Annotations of volumes that need no right to a source, since they are or may be populated.
 const WITHOUT_SOURCE: [&str; 2] = [
     "cdi.kubevirt.io/storage.prePopulated",
     "cdi.kubevirt.io/storage.checkStaticVolume",
@@ -27,7 +26,7 @@ pub(crate) fn admission() -> Arc<dyn Admission> {
 #[derive(Debug)]
 struct CloneAuthorization;
 
-/// What is copied.
+/// Source of a clone.
 struct Source {
     is_snapshot: bool,
     namespace: String,
@@ -60,7 +59,7 @@ impl Admission for CloneAuthorization {
     }
 }
 
-/// What a DataVolume copies, directly or as a DataSource says.
+/// Source of a clone, from the DataVolume or its DataSource.
 fn source(review: &Review<'_>, volume: &Value) -> Result<Option<Source>, Refusal> {
     let reference = &volume["spec"]["sourceRef"];
     let found;

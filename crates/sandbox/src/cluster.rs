@@ -1,4 +1,4 @@
-//! The cluster without a socket.
+//! In-memory cluster without a socket.
 
 use std::{collections::BTreeSet, fmt, path::Path};
 
@@ -14,37 +14,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ApplyError, StartError, cdi, kubevirt, seed};
 
-/// How a cluster is set up.
 #[derive(Clone)]
 pub struct Setup {
-    /// Where all randomness comes from.
+    /// Source of all randomness.
     pub seed: u64,
-    /// What the keys of tokens are made from.
+    /// Key material of tokens.
     pub secret: Vec<u8>,
-    /// What time it is at the start.
+    /// Time at the start.
     pub start: jiff::Timestamp,
-    /// How long things take.
     pub speed: Speed,
-    /// How many nodes there are.
     pub nodes: usize,
-    /// What fails.
     pub faults: Faults,
-    /// The API server's CA certificate in PEM, for the pods; empty for none.
+    /// The API server's CA certificate in PEM, published to pods; may be empty.
     pub ca: String,
     /// CustomResourceDefinitions besides those of KubeVirt, CDI and Multus.
     pub definitions: Vec<Value>,
-    /// What is not there at the start. [`Cluster::install`] brings it later.
+    /// Components that are missing at the start; [`Cluster::install`] adds them.
     pub without: BTreeSet<Component>,
-    /// How KubeVirt comes into the cluster. Where it is managed, it is as if `without` held it too,
-    /// and it acts as long as its components have ready pods.
+    /// How KubeVirt is installed. [`Mode::Managed`] implies `without` it, and KubeVirt acts while
+    /// its components have ready pods.
     pub kubevirt: Mode,
-    /// What the images of virt-operator have for `--dump-install-strategy`.
+    /// Install strategies in the virt-operator images.
     pub strategies: Strategies,
 }
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the secret.
+        // Omits the secret.
         f.debug_struct("Setup")
             .field("seed", &self.seed)
             .field("start", &self.start)
@@ -55,7 +51,7 @@ impl fmt::Debug for Setup {
 }
 
 impl Setup {
-    /// A cluster whose every byte is repeatable: for tests.
+    /// A reproducible cluster, for tests.
     pub fn seeded(seed: u64) -> Self {
         let server = apiserver::Options::seeded(seed);
         Self {
@@ -73,7 +69,7 @@ impl Setup {
         }
     }
 
-    /// The same cluster for actors that reach their API server through `client`.
+    /// Configuration of the same cluster's actors for an API server behind `client`.
     pub fn world(&self, client: kube::Client) -> World {
         World {
             speed: self.speed,
@@ -89,7 +85,6 @@ impl Setup {
     }
 }
 
-/// A cluster in memory, with everything that acts in it.
 #[derive(Debug)]
 pub struct Cluster {
     server: ApiServer,
@@ -98,8 +93,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster, and waits until its definitions are served. With a folder, it goes on
-    /// where the last one that had it ended.
+    /// Starts a cluster and waits until its CustomResourceDefinitions are established. With a
+    /// directory, the cluster resumes from the state stored there.
     pub async fn start(setup: Setup, keep: Option<&Path>) -> Result<Self, StartError> {
         let options = apiserver::Options {
             seed: setup.seed,
@@ -130,31 +125,30 @@ impl Cluster {
         })
     }
 
-    /// The API server.
     pub fn server(&self) -> &ApiServer {
         &self.server
     }
 
-    /// A client of the administrator.
+    /// A client with all rights.
     pub fn client(&self) -> kube::Client {
         self.server.client()
     }
 
-    /// Brings something that the cluster was set up without, and waits until it is served.
+    /// Installs a component and waits until its kinds are served.
     pub async fn install(&self, component: Component) -> Result<(), ApplyError> {
         seed::install_crds(&self.client(), component.definitions()).await
     }
 
-    /// Removes something, and with it all objects of its kinds. They may take their time to go:
-    /// their finalizers are heeded, as `kubectl delete crd` does.
+    /// Deletes a component's CustomResourceDefinitions and with them all its objects, whose
+    /// finalizers are honoured as with `kubectl delete crd`.
     pub async fn uninstall(&self, component: Component) -> Result<(), ApplyError> {
         seed::delete_crds(&self.client(), component.definitions()).await
     }
 
-    /// Ends the actors, then the server; what is kept on disk is complete then.
+    /// Stops the actors, then the API server. The state on disk is complete when this returns.
     pub async fn stop(self) -> Result<(), JournalError> {
         self.stopping.cancel();
-        // An actor that has panicked has said so already.
+        // The panic of an actor has already been printed.
         let _ = self.actors.await;
         self.server.stop()
     }

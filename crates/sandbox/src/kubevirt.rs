@@ -1,5 +1,5 @@
-//! KubeVirt's own API server, virt-api, inside the sandbox's: subresources such as `start`, and the
-//! admission that its webhooks do in a real cluster.
+//! virt-api inside the sandbox's API server: subresources such as `start`, and the admission that
+//! its webhooks do in a real cluster.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use serde_json::{Value, json};
 
 pub(crate) const VIRT_API: &str = "virt-api";
 pub(crate) const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
-/// With it KubeVirt is there; a fault of it takes virt-api away.
+/// KubeVirt is present if this exists; a fault of it makes virt-api unreachable.
 const DEFINITION_OF_VMS: &str = "virtualmachines.kubevirt.io";
 const UNAVAILABLE: &str = "WebhookUnavailable";
-/// Mutating webhooks with their paths; they are called before the validating ones.
+/// Mutating webhooks with their paths; called before the validating ones.
 pub(crate) const MUTATORS: [(&str, &str, &str); 2] = [
     (
         "virtualmachines",
@@ -50,7 +50,8 @@ pub(crate) fn extensions(faults: &Faults, mode: Mode) -> Vec<Arc<dyn Extension>>
     })]
 }
 
-/// What KubeVirt's pods answer as webhooks. What they would refuse is refused before they are asked.
+/// Webhook backends of KubeVirt's pods. They admit everything, since [`VirtApi`] has already
+/// refused the rest.
 pub(crate) fn programs() -> Vec<(String, Backend)> {
     vec![(VIRT_API.to_owned(), Backend::admitting())]
 }
@@ -125,8 +126,7 @@ impl Extension for Subresources {
     }
 }
 
-/// Whether virt-api answers: where it is managed a pod of it has to be ready, and no fault takes it
-/// away.
+/// Whether virt-api is reachable: no fault prevents it and, if managed, it has a ready pod.
 pub(crate) async fn is_reachable(
     client: &kube::Client,
     faults: &Faults,
@@ -143,11 +143,11 @@ pub(crate) async fn is_reachable(
     serde_json::to_value(definition).is_ok_and(|definition| !is_away(faults, &definition, now))
 }
 
-/// Whether a pod of virt-api is ready.
+/// Whether a virt-api pod is ready.
 async fn has_virt_api(client: &kube::Client) -> bool {
     let pods: Api<DynamicObject> = Api::all_with(client.clone(), &POD.api_resource());
-    let ours = ListParams::default().labels(&format!("kubevirt.io={VIRT_API}"));
-    let Ok(pods) = pods.list(&ours).await else {
+    let virt_api = ListParams::default().labels(&format!("kubevirt.io={VIRT_API}"));
+    let Ok(pods) = pods.list(&virt_api).await else {
         return false;
     };
     pods.items.iter().any(|pod| {
@@ -161,7 +161,7 @@ async fn has_virt_api(client: &kube::Client) -> bool {
     })
 }
 
-/// What the aggregation layer answers for an API whose server cannot be reached.
+/// Response of the aggregation layer for an unavailable APIService.
 pub(crate) fn unavailable() -> (StatusCode, Value) {
     let code = StatusCode::SERVICE_UNAVAILABLE;
     let status = json!({
@@ -185,7 +185,7 @@ fn too_many(message: String) -> Refusal {
     })
 }
 
-/// Lets a pod be evicted, or says why not and marks its guest so that it moves.
+/// Reviews the eviction of a pod. If the guest must move instead, marks its VMI for evacuation.
 pub(crate) async fn evict_launcher(
     client: kube::Client,
     pod: &Value,
@@ -205,13 +205,13 @@ pub(crate) async fn evict_launcher(
         Eviction::Denied(why) => Err(why),
         Eviction::Evacuate(why) => {
             let node = &pod["spec"]["nodeName"];
-            let mark = json!({"status": {"evacuationNodeName": node}});
+            let patch = json!({"status": {"evacuationNodeName": node}});
             let params = PatchParams {
                 dry_run,
                 ..PatchParams::default()
             };
-            let marked = guests.patch(guest, &params, &Patch::Merge(&mark)).await;
-            Err(marked.map_or_else(
+            let patched = guests.patch(guest, &params, &Patch::Merge(&patch)).await;
+            Err(patched.map_or_else(
                 |error| format!("kubevirt failed marking the vmi for eviction: {error}"),
                 |_| why,
             ))

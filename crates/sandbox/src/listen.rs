@@ -1,4 +1,4 @@
-//! The cluster on the loopback interface.
+//! Cluster served on the loopback interface.
 
 use std::{
     fs::{File, TryLockError},
@@ -16,57 +16,50 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ApplyError, Cluster, Setup};
 
-/// Where a sandbox is to be found.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The address; port 0 for a free one. Only loopback addresses are taken.
+    /// Loopback only; port 0 for a free port.
     pub listen: SocketAddr,
-    /// Where the kubeconfig is written.
+    /// Path to write the kubeconfig to.
     pub kubeconfig: PathBuf,
-    /// Where the state is kept.
+    /// Directory of the stored state.
     pub keep: Option<PathBuf>,
 }
 
-/// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It cannot be reached, or its files not be written.
     #[error(transparent)]
     Serve(#[from] serve::Error),
-    /// The state of the last one cannot be used.
-    #[error("cannot keep the state: {0}")]
+    #[error("cannot use the stored state: {0}")]
     Keep(#[from] JournalError),
-    /// A definition is not one that the API server takes.
+    /// The API server rejected a CustomResourceDefinition.
     #[error(transparent)]
     Definition(#[from] ApplyError),
-    /// The folder for the state cannot be used.
     #[error("cannot use the folder {}: {source}", path.display())]
     Folder {
-        /// The folder.
         path: PathBuf,
-        /// Why not.
         source: std::io::Error,
     },
-    /// Two that write the same state would destroy it.
-    #[error("another sandbox is using the folder {}: end it first, or keep this one's state elsewhere", .0.display())]
+    /// Two sandboxes that write the same state would corrupt it.
+    #[error("another sandbox is using the folder {}: stop it first, or use another folder", .0.display())]
     InUse(PathBuf),
 }
 
-/// The right to use a folder, held until the process ends.
+/// Exclusive use of a directory until the process ends.
 #[derive(Debug)]
 struct Lock {
     _file: File,
 }
 
 impl Lock {
-    fn take(folder: &Path) -> Result<Self, StartError> {
+    fn acquire(folder: &Path) -> Result<Self, StartError> {
         let failed = |source| StartError::Folder {
             path: folder.to_owned(),
             source,
         };
-        // It stays behind: who removes a lock file may remove that of the next one.
+        // Never deleted: that could delete the lock file of the next sandbox.
         let mut options = File::options();
-        // Where others may write to the folder, a link could lead to a file of theirs, or of ours.
+        // A directory that others can write to may contain a link to another file.
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
@@ -87,18 +80,18 @@ pub struct Sandbox {
     kubeconfig: KubeconfigFile,
     stopping: CancellationToken,
     server: JoinHandle<()>,
-    /// Let go of when all that is kept has been written.
+    /// Released after the state is written.
     _lock: Option<Lock>,
 }
 
 impl Sandbox {
-    /// Starts a cluster and serves it. When this returns, kubectl works.
+    /// Starts and serves a cluster. kubectl works when this returns.
     pub async fn start(setup: Setup, options: &Options) -> Result<Self, StartError> {
         let (certificates, lock) = match &options.keep {
             None => (Certificates::generate()?, None),
             Some(folder) => {
                 make_private(folder)?;
-                let lock = Lock::take(folder)?;
+                let lock = Lock::acquire(folder)?;
                 let certificates =
                     Certificates::load_or_generate(&folder.join("certificates.pem"))?;
                 (certificates, Some(lock))
@@ -108,7 +101,7 @@ impl Sandbox {
         let address = server.address();
         let secret = certificates.to_pem().into_bytes();
         let setup = Setup {
-            // Nobody can guess the key, and no two starts share a moment.
+            // Unpredictable, and different for every start.
             seed: seed(&secret, setup.start),
             secret,
             ca: certificates.authority_pem().to_owned(),
@@ -135,29 +128,26 @@ impl Sandbox {
         })
     }
 
-    /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the kubeconfig is.
     pub fn kubeconfig(&self) -> &Path {
         self.kubeconfig.path()
     }
 
-    /// Ends it: no more requests, then the actors, then what is kept; the kubeconfig is removed.
+    /// Stops serving, then the actors, then the API server, and deletes the kubeconfig.
     pub async fn stop(self) -> Result<(), JournalError> {
         self.stopping.cancel();
         let ended = self.cluster.stop().await;
-        // A connection's task that has panicked has said so already.
+        // The panic of a connection's task has already been printed.
         let _ = self.server.await;
         if let Err(error) = self.kubeconfig.remove() {
-            tracing::warn!(%error, "the kubeconfig stays");
+            tracing::warn!(%error, "cannot delete the kubeconfig");
         }
         ended
     }
@@ -170,7 +160,7 @@ fn seed(secret: &[u8], start: jiff::Timestamp) -> u64 {
     hasher.finish()
 }
 
-/// The state holds Secrets and keys: the folder is for its owner alone.
+/// The state contains Secrets and keys: only its owner may read the directory.
 fn make_private(folder: &Path) -> Result<(), StartError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

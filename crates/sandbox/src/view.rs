@@ -1,4 +1,4 @@
-//! What is going on in a cluster, as lines for a terminal or a log.
+//! Table of a cluster's Machines, VMs, VMIs and DataVolumes, for a terminal or a log.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -10,18 +10,14 @@ use kube::{
 };
 use serde_json::Value;
 
-/// One thing that people look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// What it is doing.
     pub status: String,
-    /// The node that it runs on.
     pub node: String,
-    /// Its addresses.
     pub addresses: String,
 }
 
-/// The kinds that are shown, in this order.
+/// Kinds in the order of the table.
 const KINDS: [(&str, &str, &str); 4] = [
     ("vitistack.io", "v1alpha1", "Machine"),
     ("kubevirt.io", "v1", "VirtualMachine"),
@@ -29,18 +25,16 @@ const KINDS: [(&str, &str, &str); 4] = [
     ("cdi.kubevirt.io", "v1beta1", "DataVolume"),
 ];
 
-/// A row that has changed; `None` when its object is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The place of the object's kind among those that are shown.
+    /// Index of the object's kind in [`KINDS`].
     order: usize,
     /// Kind, namespace and name.
     pub object: String,
-    /// What is to be shown of it.
+    /// `None` if the object was deleted.
     pub row: Option<Row>,
 }
 
-/// The rows of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     rows: BTreeMap<(usize, String), Row>,
@@ -56,7 +50,7 @@ impl View {
         }
     }
 
-    /// All rows as a table, at most `height` lines of it.
+    /// All rows as a table of at most `height` lines.
     pub fn table(&self, height: usize) -> String {
         let mut lines = vec![[
             "OBJECT".to_owned(),
@@ -97,22 +91,22 @@ impl View {
 }
 
 impl Change {
-    /// The change as one line, for a log.
+    /// The change as a log line.
     pub fn line(&self) -> String {
         let Some(row) = &self.row else {
-            return format!("{} gone", self.object);
+            return format!("{} deleted", self.object);
         };
         let mut line = self.object.clone();
-        for word in [&row.status, &row.node, &row.addresses] {
-            if !word.is_empty() {
-                let _ = write!(line, " {word}");
+        for cell in [&row.status, &row.node, &row.addresses] {
+            if !cell.is_empty() {
+                let _ = write!(line, " {cell}");
             }
         }
         line
     }
 }
 
-/// Watches what is shown of a cluster, without end. A kind that is not served is waited for.
+/// Watches the kinds of the table without end; waits for kinds that are not served yet.
 pub fn changes(client: &Client) -> impl futures::Stream<Item = Change> + use<> {
     let streams: Vec<_> = KINDS
         .iter()
@@ -138,7 +132,7 @@ fn watch(
             let mut open: stream::BoxStream<'static, _> = match open {
                 Some(open) => open,
                 None => loop {
-                    // From the beginning: what has not changed is filtered out by the view.
+                    // From the start: the view drops what has not changed.
                     match api.watch(&WatchParams::default(), "0").await {
                         Ok(stream) => break stream.boxed(),
                         Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
@@ -162,7 +156,7 @@ fn watch(
     .flatten()
 }
 
-fn change(order: usize, kind: &str, object: &DynamicObject, gone: bool) -> Change {
+fn change(order: usize, kind: &str, object: &DynamicObject, deleted: bool) -> Change {
     Change {
         order,
         object: format!(
@@ -170,7 +164,7 @@ fn change(order: usize, kind: &str, object: &DynamicObject, gone: bool) -> Chang
             object.namespace().unwrap_or_default(),
             object.name_any()
         ),
-        row: (!gone).then(|| row(kind, &object.data)),
+        row: (!deleted).then(|| row(kind, &object.data)),
     }
 }
 
@@ -222,21 +216,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_seen_is_a_change() {
+    fn only_a_visible_difference_is_a_change() {
         let mut view = View::default();
         assert!(view.update(&change_of("a", "Starting")));
         assert!(!view.update(&change_of("a", "Starting")));
         assert!(view.update(&change_of("a", "Running")));
-        let gone = Change {
+        let deleted = Change {
             row: None,
             ..change_of("a", "")
         };
-        assert!(view.update(&gone));
-        assert!(!view.update(&gone));
+        assert!(view.update(&deleted));
+        assert!(!view.update(&deleted));
     }
 
     #[test]
-    fn a_table_that_is_too_long_says_how_much_is_missing() {
+    fn a_truncated_table_shows_the_number_of_missing_rows() {
         let mut view = View::default();
         for number in 0..10 {
             view.update(&change_of(&number.to_string(), "Running"));

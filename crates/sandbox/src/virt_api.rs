@@ -1,7 +1,7 @@
-//! virt-api over HTTP, for API servers that reach it through a Service: the subresources of VMs and
-//! their instances, and KubeVirt's admission webhooks.
+//! virt-api over HTTP, for API servers that reach it through a Service: subresources and admission
+//! webhooks.
 //!
-//! Inside the sandbox nobody needs it: its API server calls the same functions directly.
+//! The sandbox's own API server calls the same functions directly.
 
 use http::{Method, StatusCode};
 use kube::{Api, Client, api::DynamicObject};
@@ -19,12 +19,11 @@ use actors::{
 
 use crate::kubevirt;
 
-/// Name of its Service and of the program.
+/// Name of the Service.
 pub const NAME: &str = kubevirt::VIRT_API;
 
 const GROUP: &str = "/apis/subresources.kubevirt.io";
 
-/// virt-api beside an API server.
 #[derive(Clone)]
 pub struct VirtApi {
     client: Client,
@@ -33,7 +32,6 @@ pub struct VirtApi {
 }
 
 impl VirtApi {
-    /// The virt-api of a world, with the world's rights.
     pub fn of(world: &World) -> Self {
         Self {
             client: world.client.clone(),
@@ -42,7 +40,7 @@ impl VirtApi {
         }
     }
 
-    /// Answers a request. `body` is null where there is none.
+    /// Handles a request. `body` is null if there is none.
     pub async fn answer(&self, method: &Method, path: &str, body: Value) -> (StatusCode, Value) {
         let now = jiff::Timestamp::now();
         if !kubevirt::is_reachable(&self.client, &self.faults, self.mode, now).await {
@@ -75,7 +73,7 @@ impl VirtApi {
         }
     }
 
-    /// Answers an AdmissionReview. What no function of KubeVirt's admission is about is admitted.
+    /// Reviews an admission request. Paths that are not simulated admit everything.
     async fn review(&self, path: &str, review: &Value) -> Value {
         let request = &review["request"];
         let object = &request["object"];
@@ -113,8 +111,8 @@ impl VirtApi {
     }
 }
 
-/// The objects that tell an API server of virt-api in a namespace that exists: a Service with an
-/// address behind it, an APIService, and the webhooks.
+/// Objects that register virt-api, in an existing namespace: a Service with an endpoint, an
+/// APIService and the webhooks.
 pub fn registration(namespace: &str, ca_bundle: &str) -> Vec<Value> {
     let address = "10.128.255.1";
     let service = |path: &str| {
@@ -195,7 +193,7 @@ fn api_group() -> Value {
     })
 }
 
-/// A number that is another for each request, and the same when it is sent again.
+/// A number derived from the request's UID: equal for retries, different for other requests.
 fn seed(request: &Value) -> u64 {
     let uid = request["uid"].as_str().unwrap_or_default();
     uid.bytes().fold(0, |seed, byte| {

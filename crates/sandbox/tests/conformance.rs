@@ -1,17 +1,17 @@
-//! The recorded answers of a real kube-apiserver, held against the API server of the sandbox.
+//! Conformance cases, recorded from a kube-apiserver, run against the sandbox's API server.
 
 use actors::{Actor, Clock, World, workloads::Namespaces};
 use apiserver::{ApiServer, Options};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
-async fn the_sandbox_answers_as_a_real_api_server_does() {
+async fn the_sandbox_responds_as_a_kube_apiserver_does() {
     let server = ApiServer::start(Options::seeded(1));
     let world = World {
         clock: Clock::starting_at(server.now()),
         ..World::new(server.client())
     };
-    // The recording had the controllers of namespaces and their accounts beside it.
+    // The recorded server had controllers of namespaces and their ServiceAccounts.
     let controllers: Vec<Box<dyn Actor>> = vec![Box::new(Namespaces { ca: String::new() })];
     let token = CancellationToken::new();
     let running = tokio::spawn(actors::run_with(world, controllers, token.clone()));

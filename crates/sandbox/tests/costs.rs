@@ -1,4 +1,4 @@
-//! What objects and writes cost the API server, in bytes and allocations: counts are exact, so they
+//! Costs of objects and writes in the API server, in bytes and allocations. Counts are exact and
 //! can be asserted.
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn start() -> (Runtime, ApiServer) {
     (runtime, server)
 }
 
-/// Sends a request, and tells how long the answer was.
+/// Sends a request and returns the length of the response.
 async fn send(service: InProcess, method: Method, path: &str, media: &str, body: Bytes) -> usize {
     let request = Request::builder()
         .method(method)
@@ -70,12 +70,12 @@ fn an_object_costs_less_than_a_kibibyte_besides_its_json() {
         }
         length
     };
-    // What is made once, such as the shape of the kind, is not the objects'.
+    // One-time costs, such as the shape of the kind, do not count.
     create(0..10);
     let mut own = 0;
     let counted = measure(|| own = create(10..10 + OBJECTS));
-    let held = usize::try_from(counted.bytes_current).unwrap();
-    let overhead = held.saturating_sub(own) / OBJECTS;
+    let used = usize::try_from(counted.bytes_current).unwrap();
+    let overhead = used.saturating_sub(own) / OBJECTS;
     assert!(overhead < 1024, "{overhead} bytes an object");
 }
 
@@ -88,7 +88,7 @@ fn an_object_costs_less_than_a_kibibyte_besides_its_json() {
     "?fieldManager=a&force=true",
     630
 )]
-fn a_small_write_costs_no_more_allocations_than_it_did(
+fn a_small_write_stays_within_its_allocations(
     #[case] method: Method,
     #[case] media: &str,
     #[case] query: &str,

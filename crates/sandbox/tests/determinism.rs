@@ -1,4 +1,4 @@
-//! One seed and the same requests give the same bytes, every time.
+//! Reproducibility: equal seeds and equal requests give equal bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -48,7 +48,7 @@ async fn send(
     (response.status().as_u16(), response.into_body())
 }
 
-/// All that can be read of a body until nothing more comes for a second.
+/// Reads a body until nothing arrives for a second.
 async fn read(mut body: Body) -> String {
     let mut text = String::new();
     while let Ok(Some(frame)) = tokio::time::timeout(Duration::from_secs(1), body.frame()).await {
@@ -57,7 +57,7 @@ async fn read(mut body: Body) -> String {
     text
 }
 
-/// The answers to requests of all kinds, and what watches saw meanwhile.
+/// Responses to requests of all verbs, and the events of watches meanwhile.
 async fn transcript(seed: u64) -> Vec<String> {
     let server = ApiServer::start(Options::seeded(seed));
     let json = "application/json";
@@ -155,7 +155,7 @@ async fn transcript(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn the_same_requests_get_the_same_answers_and_watches_see_the_same() {
+fn equal_requests_get_equal_responses_and_watch_events() {
     let one = run(transcript(7));
     let other = run(transcript(7));
     assert_eq!(one, other);
@@ -164,7 +164,7 @@ fn the_same_requests_get_the_same_answers_and_watches_see_the_same() {
     assert!(events.contains(r#""type":"ADDED""#), "{events}");
 }
 
-/// All objects of a cluster, by their path.
+/// All objects of a cluster, by path.
 async fn objects(server: &ApiServer) -> BTreeMap<String, Value> {
     let json = "application/json";
     let get = async |path: String| -> Value {
@@ -199,7 +199,7 @@ async fn objects(server: &ApiServer) -> BTreeMap<String, Value> {
     objects
 }
 
-/// A virtual machine is started, runs for minutes, and is stopped; a deployment rolls out beside it.
+/// A VM starts, runs for minutes and is stopped; a Deployment rolls out meanwhile.
 async fn story(seed: u64) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) {
     let cluster = Cluster::start(Setup::seeded(seed), None).await.unwrap();
     let server = cluster.server().clone();
@@ -249,7 +249,7 @@ async fn story(seed: u64) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) 
 }
 
 #[test]
-fn a_whole_cluster_does_the_same_in_every_run() {
+fn equal_seeds_give_equal_clusters() {
     let one = run(story(3));
     let other = run(story(3));
     let (running, stopped) = &one;

@@ -24,7 +24,7 @@ impl Operation {
     }
 }
 
-/// What tells entries apart. An applier is one entry through all versions of a kind.
+/// Identity of an entry. An applier has one entry for all versions of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ManagerId {
     pub(super) manager: String,
@@ -214,7 +214,7 @@ pub(super) fn set(object: &mut Value, list: Option<Value>) {
 }
 
 /// Whether the list of a request asks to forget all owners: one empty entry does, and for built-in
-/// kinds an empty list, which the server tells from none only there.
+/// kinds an empty list, which the server distinguishes from none only there.
 pub(super) fn is_reset(list: Option<&Value>, is_built_in: bool) -> bool {
     match list.and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => is_built_in,

@@ -47,9 +47,9 @@ pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
 
 /// Takes from all other managers the fields that changed.
 ///
-/// Fields that others own and that get another value are conflicts; unless forced, they are told
-/// and nothing is taken. Fields that are gone are nobody's.
-pub(super) fn take(
+/// Fields of other managers that get another value are conflicts; unless forced, they are returned
+/// and nothing changes. Nobody owns removed fields.
+pub(super) fn transfer(
     managed: &mut Managed,
     comparison: &Comparison,
     own: Option<&ManagerId>,
@@ -101,7 +101,7 @@ pub(super) fn record(
         .without(&MANAGERS)
         .without(context.reset_fields);
     // Cannot conflict, being forced.
-    let _ = take(managed, &comparison, None, true);
+    let _ = transfer(managed, &comparison, None, true);
     let set = comparison
         .modified
         .union(&comparison.added)

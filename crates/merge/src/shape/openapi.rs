@@ -285,7 +285,7 @@ fn map_atomic(schema: &Value) -> Option<bool> {
 
 /// Whether the list is replaced as a whole, and the keys of its items.
 ///
-/// Types that only say how a strategic merge patch treats them are taken at that word.
+/// Types that only have strategic merge patch extensions get the equivalent of those.
 fn list_relationship(schema: &Value) -> (bool, Vec<String>) {
     match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
         Some("set") => return (false, Vec::new()),

@@ -1,4 +1,4 @@
-//! Lists that merge item by item.
+//! Strategic merge of lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub(super) fn merge(
                     "cannot merge lists without merge key for struct".to_owned(),
                 ));
             }
-            let (current, patch) = carry_out_directives(current, patch, rule.merge_key)?;
+            let (current, patch) = apply_directives(current, patch, rule.merge_key)?;
             let merged = merge_items(rule.element(), current.clone(), &patch, rule.merge_key)?;
             order::arrange(merged, &patch, &current, rule.merge_key)
         }
@@ -85,9 +85,9 @@ pub(super) fn element_kind(current: &[Value], patch: &[Value]) -> Result<Kind, P
 }
 
 fn deduplicated(items: impl Iterator<Item = Value>) -> Vec<Value> {
-    let mut seen = BTreeSet::new();
+    let mut values = BTreeSet::new();
     items
-        .filter(|item| seen.insert(Ordered(item.clone())))
+        .filter(|item| values.insert(Ordered(item.clone())))
         .collect()
 }
 
@@ -109,7 +109,7 @@ pub(super) fn key_of<'a>(item: &'a Value, merge_key: &str) -> Result<&'a Value, 
 
 /// Deletes items, or all of them, as the directives among the patch's items say; returns the rest of
 /// both lists.
-fn carry_out_directives(
+fn apply_directives(
     current: Vec<Value>,
     patch: Vec<Value>,
     merge_key: &str,

@@ -86,35 +86,36 @@ fn visit_list(list: ListType<'_>, base: &[Value], over: &[Value]) -> Vec<Value> 
     let mut left = base_items.iter().peekable();
     let mut right = over_items.iter().peekable();
     loop {
-        if let (Some((ours, _)), Some(theirs)) = (left.peek(), right.peek()) {
-            if *ours == theirs.0 {
-                result.push(merge(theirs));
-                merged.insert(ours);
+        if let (Some((left_key, _)), Some(right_item)) = (left.peek(), right.peek()) {
+            if *left_key == right_item.0 {
+                result.push(merge(right_item));
+                merged.insert(left_key);
                 shared.pop_front();
                 left.next();
                 right.next();
                 continue;
             }
-            if over_index.contains(ours) && shared.front().is_some_and(|next| *next != ours) {
+            if over_index.contains(left_key) && shared.front().is_some_and(|next| *next != left_key)
+            {
                 left.next();
                 continue;
             }
         }
-        if let Some((ours, item)) = left.peek() {
-            if !over_index.contains(ours) {
+        if let Some((left_key, item)) = left.peek() {
+            if !over_index.contains(left_key) {
                 result.push((*item).clone());
                 left.next();
                 continue;
             }
-            if merged.contains(ours) {
+            if merged.contains(left_key) {
                 left.next();
             }
         }
         match right.next() {
-            Some(theirs) => {
-                result.push(merge(theirs));
-                merged.insert(&theirs.0);
-                if shared.front() == Some(&&theirs.0) {
+            Some(right_item) => {
+                result.push(merge(right_item));
+                merged.insert(&right_item.0);
+                if shared.front() == Some(&&right_item.0) {
                     shared.pop_front();
                 }
             }

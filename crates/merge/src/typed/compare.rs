@@ -1,4 +1,4 @@
-//! What changed from one value to another.
+//! Comparison of two values: added, modified and removed fields.
 
 use std::collections::BTreeMap;
 
@@ -121,20 +121,20 @@ fn leaf(left: Option<&Value>, right: Option<&Value>) -> Change {
     let mut change = Change::default();
     match (left, right) {
         (Some(left), Some(right)) => change.modified.member = !same(left, right),
-        _ => mark(&mut change, left, right),
+        _ => record_presence(&mut change, left, right),
     }
     change
 }
 
 /// A value that is there on one side only was added or removed.
-fn mark(change: &mut Change, left: Option<&Value>, right: Option<&Value>) {
+fn record_presence(change: &mut Change, left: Option<&Value>, right: Option<&Value>) {
     change.added.member |= left.is_none();
     change.removed.member |= right.is_none();
 }
 
 fn visit_map(map: MapType<'_>, left: Option<&Value>, right: Option<&Value>) -> Change {
     let mut change = Change::default();
-    mark(&mut change, left, right);
+    record_presence(&mut change, left, right);
     let left_fields = left.and_then(Value::as_object);
     let right_fields = right.and_then(Value::as_object);
     for (name, value) in left_fields.into_iter().flatten() {
@@ -159,7 +159,7 @@ fn visit_map(map: MapType<'_>, left: Option<&Value>, right: Option<&Value>) -> C
 
 fn visit_list(list: ListType<'_>, left: Option<&Value>, right: Option<&Value>) -> Change {
     let mut change = Change::default();
-    mark(&mut change, left, right);
+    record_presence(&mut change, left, right);
     let mut by_element: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in left.and_then(Value::as_array).into_iter().flatten() {
         if let Ok(element) = element_of(list, item) {
@@ -178,7 +178,7 @@ fn visit_list(list: ListType<'_>, left: Option<&Value>, right: Option<&Value>) -
     change
 }
 
-/// Items with the same key cannot be told apart, so several of them change together.
+/// Items with equal keys are indistinguishable, so they change together.
 fn compare_items(shape: Type<'_>, left: &[&Value], right: &[&Value]) -> Change {
     match (left, right) {
         ([_, _, ..], [_, _, ..]) => {

@@ -1,4 +1,4 @@
-//! How items of a list are told apart.
+//! Keys of list items.
 
 use serde_json::Value;
 

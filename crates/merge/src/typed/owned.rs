@@ -1,4 +1,4 @@
-//! The fields that a value mentions.
+//! Field set of a value.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn of_list(list: ListType<'_>, items: &[Value]) -> FieldSet {
         let Ok(element) = element_of(list, item) else {
             continue;
         };
-        // Items with the same key cannot be told apart: they are owned together, without parts.
+        // Items with equal keys are indistinguishable: they are owned together, without parts.
         by_element
             .entry(element)
             .and_modify(|item| *item = None)

@@ -1,4 +1,4 @@
-//! Field sets that were written when the type had another shape.
+//! Conversion of field sets that were recorded when the type had another shape.
 //!
 //! Who owned parts of what is now replaced as a whole, owns the whole. The other way round nothing
 //! needs to be done.
@@ -13,7 +13,8 @@ pub(crate) fn reconcile(shape: &Shape, set: &mut FieldSet) {
     }
 }
 
-/// Whether there is nothing to do, as nearly always: to find out is cheaper than to write a set anew.
+/// Whether there is nothing to do, which is almost always so and cheaper to check than rewriting the
+/// set.
 fn fits(shape: Type<'_>, set: &FieldSet) -> bool {
     let map = shape.map();
     let list = shape.list();

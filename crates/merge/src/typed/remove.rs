@@ -1,4 +1,4 @@
-//! A value without some of its fields.
+//! Removal of fields from a value.
 
 use serde_json::{Map, Value};
 

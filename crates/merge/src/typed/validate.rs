@@ -1,4 +1,4 @@
-//! Whether a value fits its shape, in the words of the server.
+//! Validation of a value against its shape, with the server's messages.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -109,7 +109,7 @@ impl<'v> Validator<'v> {
                 None => self.report("field not declared in schema".to_owned()),
             }
             self.path.pop();
-            // The server tells one unknown field of a map, and leaves the map.
+            // The server reports one unknown field of a map and skips the rest.
             if shape.is_none() {
                 return;
             }
@@ -122,7 +122,7 @@ impl<'v> Validator<'v> {
             Value::Null => return,
             other => return self.report(format!("expected list, got &{{{}}}", go::plain(other))),
         };
-        let mut seen = BTreeSet::new();
+        let mut keys = BTreeSet::new();
         for (index, item) in (0i64..).zip(items) {
             let element = if list.atomic {
                 PathElement::index(index)
@@ -132,7 +132,7 @@ impl<'v> Validator<'v> {
                     Err(message) => return self.report(format!("element {index}: {message}")),
                 }
             };
-            if self.duplicates == Duplicates::Refused && !seen.insert(element.clone()) {
+            if self.duplicates == Duplicates::Refused && !keys.insert(element.clone()) {
                 self.report(format!("duplicate entries for key {element}"));
             }
             self.path.push(Step::Item(element));

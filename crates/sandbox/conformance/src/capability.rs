@@ -1,6 +1,6 @@
-//! What a server is able to do, found out by asking it.
+//! Capabilities of an API server, found by probing it.
 //!
-//! A case that needs more than a server has is skipped there, and the report names it.
+//! A case that needs a missing capability is skipped, and the report names it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::exchange::{self, Outgoing};
 use crate::wait;
 
-/// Something that not every server can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Capability {
@@ -20,7 +19,7 @@ pub enum Capability {
     Cel,
     /// Watches that begin with a list (`sendInitialEvents`).
     StreamingLists,
-    /// Owner references and deleted namespaces are followed up.
+    /// Garbage collection, and deletion of namespaces.
     Controllers,
     /// `fieldValidation`.
     FieldValidation,
@@ -28,9 +27,9 @@ pub enum Capability {
     AggregatedDiscovery,
     /// OpenAPI version 3.
     OpenApi,
-    /// The runner's webhook server can be reached.
+    /// The server can reach the runner's webhook server.
     Webhooks,
-    /// Behaviour that came with version 1.n.
+    /// Behaviour since version 1.n.
     Minor(u32),
 }
 
@@ -70,7 +69,6 @@ impl fmt::Display for Capability {
     }
 }
 
-/// What one server can do.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capabilities {
     /// As `v1.37`.
@@ -91,7 +89,7 @@ impl Capabilities {
         self.found.insert(capability);
     }
 
-    /// Asks the server. `name` is a prefix for what the probes have to create.
+    /// Probes the server. `name` is a prefix for the objects that the probes create.
     pub(crate) async fn probe(client: &Client, name: &str) -> Result<Self, exchange::Error> {
         let version = exchange::send(client, Outgoing::get("/version")).await?;
         let field = |key| version.body.get(key).and_then(Value::as_str).unwrap_or("0");
@@ -127,7 +125,7 @@ impl Capabilities {
     }
 }
 
-/// An old server drops the rules that it does not know.
+/// An old server drops unknown fields such as rules.
 async fn cel(client: &Client, name: &str) -> Result<bool, exchange::Error> {
     let group = format!("{name}.example.com");
     let definition = json!({
@@ -152,7 +150,7 @@ async fn cel(client: &Client, name: &str) -> Result<bool, exchange::Error> {
     Ok(answer.code == 201 && answer.body.pointer(rules).is_some())
 }
 
-/// A server without them answers the bad combination as if the parameter were absent.
+/// A server without them ignores the parameter and accepts the invalid combination.
 async fn streaming_lists(client: &Client) -> Result<bool, exchange::Error> {
     let path = "/api/v1/namespaces?watch=true&timeoutSeconds=1&sendInitialEvents=true\
                 &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -167,11 +165,11 @@ async fn controllers(client: &Client, name: &str) -> Result<bool, exchange::Erro
     exchange::send(client, Outgoing::post("/api/v1/namespaces", &namespace)).await?;
     let path = format!("/api/v1/namespaces/{name}");
     exchange::send(client, Outgoing::new("DELETE", &path)).await?;
-    for _ in 0..wait::TRIES / 4 {
+    for _ in 0..wait::MAX_ATTEMPTS / 4 {
         if exchange::send(client, Outgoing::get(&path)).await?.code == 404 {
             return Ok(true);
         }
-        wait::a_little().await;
+        wait::pause().await;
     }
     crate::cleanup::finalize(client, &name).await?;
     Ok(false)

@@ -1,12 +1,12 @@
-//! What a case is: a name, the capabilities it needs, and steps to take in order.
+//! Conformance cases: a name, the required capabilities, and steps in order.
 //!
-//! Cases are written by hand in `cases/*.yaml`, one file an area. What a server is to answer is not
-//! written there but recorded, see [`crate::recording`].
+//! Cases are written by hand in `cases/*.yaml`, one file per area. Expected responses are recorded,
+//! see [`crate::recording`].
 //!
 //! ```yaml
-//! - name: An update is seen                # a sentence that is true of a server which passes
+//! - name: An update is watched             # a sentence that is true of a server which passes
 //!   requires: [controllers]                # capabilities; left out when there are none
-//!   managedFields: true                    # keep them in the answers
+//!   managedFields: true                    # keep them in the responses
 //!   steps:
 //!     - install: {...}                     # a CustomResourceDefinition, until it is served
 //!     - do: POST /api/v1/namespaces/${ns}/secrets   # a request: method, path and query
@@ -37,25 +37,25 @@ use serde_json::Value;
 
 use crate::capability::Capability;
 
-/// One behaviour of the API, as steps whose answers tell whether a server has it.
+/// One behaviour of the API, as steps whose responses show whether a server has it.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The file the case is in, without its ending.
+    /// Name of the case's file without its extension.
     pub area: String,
-    /// A sentence that is true of a server which passes. No two cases share one.
+    /// Unique sentence that is true of a server which passes.
     pub name: String,
-    /// What a server must be able to do for the case to mean anything there.
+    /// Capabilities without which the case is skipped.
     pub requires: Vec<Capability>,
-    /// Whether answers keep `metadata.managedFields`.
+    /// Whether responses keep `metadata.managedFields`.
     pub(crate) managed_fields: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// What a file of cases holds.
+/// Content of a file of cases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseFile {
-    /// Objects that several cases share by YAML anchors; nothing reads them here.
+    /// Anchored objects that cases share; not read here.
     #[serde(default, rename = "fixtures")]
     _fixtures: Value,
     cases: Vec<CaseText>,
@@ -72,7 +72,6 @@ struct CaseText {
     steps: Vec<Step>,
 }
 
-/// The cases of one file.
 pub(crate) fn parse(area: &str, text: &str) -> Result<Vec<Case>, serde_saphyr::Error> {
     let file: CaseFile = serde_saphyr::from_str_with_options(text, crate::yaml::reading())?;
     let case = |case: CaseText| Case {
@@ -85,30 +84,29 @@ pub(crate) fn parse(area: &str, text: &str) -> Result<Vec<Case>, serde_saphyr::E
     Ok(file.cases.into_iter().map(case).collect())
 }
 
-/// One thing that a case does.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "StepText")]
 pub(crate) enum Step {
-    /// Send a request, and hold its answer against the recorded one.
+    /// Sends a request and compares the response with the recorded one.
     Request(Request),
-    /// Open a watch that later steps read from by its name.
+    /// Opens a watch that later steps read from by its name.
     Watch { name: String, request: Request },
-    /// Read events from an open watch.
+    /// Reads events from an open watch.
     Events(Events),
-    /// Check how two captured values relate, since recordings do not show resource versions.
-    Holds(String),
-    /// Create a CustomResourceDefinition and wait until its versions are served.
+    /// Compares two captured values, since recordings do not contain resource versions.
+    Assertion(String),
+    /// Creates a CustomResourceDefinition and waits until its versions are served.
     Install(Value),
-    /// Say what the webhook server is to answer to the calls on a path.
+    /// Sets the webhook server's response on a path.
     Program { path: String, answer: Value },
-    /// Show what the webhook server was last sent on a path.
+    /// Shows the webhook server's last request on a path.
     Received {
         path: String,
         pick: Option<Vec<String>>,
     },
 }
 
-/// A request and what becomes of its answer.
+/// A request and how its response is used.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Request {
     pub method: String,
@@ -116,11 +114,11 @@ pub(crate) struct Request {
     pub target: String,
     pub headers: BTreeMap<String, String>,
     pub body: Body,
-    /// The name under which later steps find the answer's body.
+    /// Name under which later steps find the response body.
     pub save: Option<String>,
-    /// The parts of the body that are held against the recording; all of it when absent.
+    /// Parts of the body that are compared; all if absent.
     pub pick: Option<Vec<String>>,
-    /// What must be true of the answer; the request is repeated until it is.
+    /// Conditions on the response; the request is repeated until they are true.
     pub until: Option<BTreeMap<String, Value>>,
 }
 
@@ -130,15 +128,15 @@ pub(crate) enum Body {
     Absent,
     Json {
         base: Value,
-        /// Values put into the base by JSON pointer, once its variables are known.
+        /// Values to set in the base, by JSON pointer, after its variables are expanded.
         set: BTreeMap<String, Value>,
     },
-    /// Sent as it is, to see what a server makes of text that is not JSON.
+    /// Sent verbatim; need not be JSON.
     Text(Text),
 }
 
 impl Body {
-    /// What stands in the case, without what variables bring.
+    /// Body as written in the case, without variables.
     pub(crate) fn written(&self) -> String {
         match self {
             Self::Absent | Self::Text(Text::Repeated { .. }) => String::new(),
@@ -151,7 +149,7 @@ impl Body {
     }
 }
 
-/// Text that is not worth writing out in full.
+/// Generated text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Text {
@@ -164,26 +162,25 @@ pub(crate) enum Text {
     },
 }
 
-/// How many events are read from which watch.
+/// Which events to read.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Events {
     pub of: String,
-    /// Reads this many events.
+    /// Number of events to read.
     pub count: Option<usize>,
     /// Reads up to and including the first event of this type.
     pub through: Option<String>,
-    /// Opens a watch again that was closed before its first event, for what a server promises to
-    /// no watch in particular.
+    /// Reopens a watch that was closed before its first event.
     #[serde(default)]
     pub reopen: bool,
-    /// The name under which later steps find the list of events.
+    /// Name under which later steps find the list of events.
     pub save: Option<String>,
-    /// The parts of each event that are held against the recording.
+    /// Parts of each event that are compared.
     pub pick: Option<Vec<String>>,
 }
 
-/// A step as it is written. Which field is there says which step it is.
+/// A step as written; the field that is set determines its type.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StepText {
@@ -207,7 +204,7 @@ struct StepText {
     until: Option<BTreeMap<String, Value>>,
 }
 
-/// The content types of patches, by the names kubectl gives them.
+/// Content types of patches, by kubectl's names.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum PatchType {
@@ -276,7 +273,7 @@ impl TryFrom<StepText> for Step {
         }
         match (events, holds, install, webhook, received) {
             (Some(events), None, None, None, None) => Ok(Self::Events(events)),
-            (None, Some(holds), None, None, None) => Ok(Self::Holds(holds)),
+            (None, Some(holds), None, None, None) => Ok(Self::Assertion(holds)),
             (None, None, Some(install), None, None) => Ok(Self::Install(install)),
             (None, None, None, Some(path), None) => {
                 let answer = answer.ok_or_else(|| format!("webhook {path:?} has no answer"))?;

@@ -1,4 +1,4 @@
-//! Leaving a server as it was, also one on which no controller runs.
+//! Removal of the objects that a case created, also on a server without controllers.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::exchange::{self, Incoming, Outgoing};
 
-/// What a case has created.
+/// Paths of the objects that a case created.
 #[derive(Debug, Default)]
 pub(crate) struct Litter {
     paths: Vec<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Litter {
 }
 
 impl Litter {
-    /// Notes what a request has created, if it has.
+    /// Records the object that a request created, if any.
     pub(crate) fn note(&mut self, method: &str, target: &str, answer: &Incoming) {
         if !matches!(method, "POST" | "PUT" | "PATCH") || !(200..300).contains(&answer.code) {
             return;
@@ -27,7 +27,7 @@ impl Litter {
         };
         let path = match method {
             "POST" => format!("{path}/{name}"),
-            // Subresources are no objects of their own.
+            // Subresources are not objects.
             _ if path.ends_with(name) => path.to_owned(),
             _ => return,
         };
@@ -36,9 +36,8 @@ impl Litter {
         }
     }
 
-    /// Deletes it, the newest first. What is gone already is none of our business, and neither is
-    /// a server that refuses: the next run uses other names. Without `controllers`, namespaces are
-    /// ended here.
+    /// Deletes the objects, newest first. Errors are ignored: the next run uses other names.
+    /// Without `controllers`, namespaces are finalized here.
     pub(crate) async fn remove(
         self,
         client: &Client,
@@ -68,7 +67,7 @@ impl Litter {
     }
 }
 
-/// Ends a namespace that no controller would end.
+/// Finalizes a namespace on a server without a namespace controller.
 pub(crate) async fn finalize(client: &Client, name: &str) -> Result<(), exchange::Error> {
     let path = format!("/api/v1/namespaces/{name}");
     let answer = exchange::send(client, Outgoing::get(&path)).await?;

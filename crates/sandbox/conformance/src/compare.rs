@@ -1,21 +1,21 @@
-//! Recorded answers against those of a server.
+//! Comparison of responses with recorded ones.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a server answered to one step, normalised.
+/// A server's normalised response to one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Answer {
-    /// The HTTP status code; absent where a step reads from a watch that is open.
+    /// HTTP status; absent for steps that read from an open watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The content type, where it is not JSON's.
+    /// Content type, unless JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// The texts of `Warning` headers.
+    /// Texts of `Warning` headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,24 +24,24 @@ pub(crate) struct Answer {
     pub events: Option<Vec<Value>>,
 }
 
-/// How much of a recorded answer a server must give.
+/// How much of a recorded response must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Everything: for the in-memory server, and for servers of the recorded minor version.
+    /// Everything: for the sandbox, and for servers of the recorded minor version.
     Exact,
-    /// What clients decide by: the HTTP code, a refusal's reason and the fields it names, without
-    /// their places in lists, and the types of watch events. For servers of other versions, whose texts and defaults differ.
+    /// What clients decide by: the HTTP status, a refusal's reason and fields (without list
+    /// indices), and the types of watch events. For servers of other versions, whose messages and
+    /// defaults differ.
     Essence,
 }
 
-/// One place where an answer is not what was recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// Where, as a JSON pointer into the answer.
+    /// JSON pointer into the response.
     pub path: String,
-    /// What was recorded; none for what a server added.
+    /// Absent for what the server added.
     pub expected: Option<Value>,
-    /// What the server answered; none for what it left out.
+    /// Absent for what the server left out.
     pub actual: Option<Value>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All places where the two differ, to the extent that the level looks.
+/// All differences at this level.
 pub(crate) fn compare(expected: &Answer, actual: &Answer, level: Level) -> Vec<Difference> {
     let mut differences = Vec::new();
     let shown = |answer: &Answer| match level {
@@ -88,7 +88,7 @@ fn essence(answer: &Answer) -> Value {
             .into_iter()
             .flatten()
             .filter_map(|cause| cause.get("field").and_then(Value::as_str))
-            // By which newer releases say that they stopped looking.
+            // Newer releases mark truncated lists of errors with this.
             .filter(|field| *field != "<nil>")
             .map(without_positions)
             .collect();
@@ -104,7 +104,7 @@ fn essence(answer: &Answer) -> Value {
     })
 }
 
-/// A field without its places in lists, which not every release names: `a[0].b` is `a.b`.
+/// A field path without list indices, which not every release includes: `a[0].b` is `a.b`.
 fn without_positions(field: &str) -> String {
     let mut parts = field.split('[');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_that_differs_is_named() {
+    fn every_difference_is_reported() {
         let expected = answer(200, json!({"a": {"b": 1, "c/d": 2}, "l": [1, 2]}));
         let actual = answer(201, json!({"a": {"b": 2}, "l": [1, 2, 3]}));
         let paths: Vec<String> = compare(&expected, &actual, Level::Exact)

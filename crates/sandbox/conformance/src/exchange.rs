@@ -1,4 +1,4 @@
-//! One request and its answer, without anything that a typed client would add.
+//! Raw requests and responses, without additions of a typed client.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,18 @@ use serde_json::Value;
 
 use crate::wait;
 
-/// Why there is no answer to compare.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request cannot be made.
-    #[error("not a request: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[from] http::Error),
-    /// The client could not deliver it.
-    #[error("no answer: {0}")]
+    #[error("no response: {0}")]
     Client(#[from] kube::Error),
-    /// The answer stopped in the middle.
-    #[error("an answer without an end: {0}")]
+    #[error("truncated response: {0}")]
     Body(String),
-    /// The server took too long.
-    #[error("no answer in {} s", wait::PATIENCE.as_secs())]
+    #[error("no response in {} s", wait::RESPONSE_TIMEOUT.as_secs())]
     Timeout,
 }
 
-/// A request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub method: String,
@@ -74,7 +68,7 @@ impl Outgoing {
             let name: http::HeaderName = name.parse()?;
             given.insert(name, value.parse()?);
         }
-        // Managers of fields are named after the user agent.
+        // Servers derive the field manager from the user agent.
         let defaults = [
             (USER_AGENT, "conformance/1"),
             (ACCEPT, "application/json"),
@@ -89,7 +83,7 @@ impl Outgoing {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         for (name, value) in given {
-            // A header that is given without a value is left out.
+            // A header with an empty value is left out.
             if let Some(name) = name.filter(|_| !value.is_empty()) {
                 request = request.header(name, value);
             }
@@ -98,23 +92,22 @@ impl Outgoing {
     }
 }
 
-/// What came back, as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
     pub code: u16,
     pub content_type: Option<String>,
     pub warnings: Vec<String>,
-    /// The body as JSON, or its text where it is not JSON.
+    /// Body as JSON, or as text if it is not JSON.
     pub body: Value,
 }
 
-/// Sends a request and reads all of the answer.
+/// Sends a request and reads the complete response.
 pub(crate) async fn send(client: &Client, request: Outgoing) -> Result<Incoming, Error> {
     let exchange = async {
         let response = client.send(request.into_request()?).await?;
         incoming(response).await
     };
-    tokio::time::timeout(wait::PATIENCE, exchange)
+    tokio::time::timeout(wait::RESPONSE_TIMEOUT, exchange)
         .await
         .map_err(|_| Error::Timeout)?
 }
@@ -160,7 +153,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The next line, or none when the server has closed the watch.
+    /// The next line; `None` once the server has closed the watch.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>, Error> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -172,7 +165,7 @@ impl Lines {
                     .map(Some)
                     .map_err(|error| Error::Body(error.to_string()));
             }
-            match tokio::time::timeout(wait::PATIENCE, self.stream.next()).await {
+            match tokio::time::timeout(wait::RESPONSE_TIMEOUT, self.stream.next()).await {
                 Err(_) => return Err(Error::Timeout),
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(error))) => return Err(Error::Body(error)),
@@ -182,14 +175,15 @@ impl Lines {
     }
 }
 
-/// Opens a watch: its lines, or the answer that refuses it.
+/// Opens a watch: its lines, or the response that refuses it.
 pub(crate) async fn open(
     client: &Client,
     request: Outgoing,
 ) -> Result<Result<Lines, Incoming>, Error> {
-    let response = tokio::time::timeout(wait::PATIENCE, client.send(request.into_request()?))
-        .await
-        .map_err(|_| Error::Timeout)??;
+    let response =
+        tokio::time::timeout(wait::RESPONSE_TIMEOUT, client.send(request.into_request()?))
+            .await
+            .map_err(|_| Error::Timeout)??;
     if response.status() != http::StatusCode::OK {
         return Ok(Err(incoming(response).await?));
     }

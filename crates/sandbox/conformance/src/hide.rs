@@ -1,8 +1,8 @@
-//! What has to go from answers of a certain shape before they can be compared.
+//! Normalisation of responses of certain shapes.
 
 use serde_json::{Map, Value};
 
-/// The resource version of a list or bookmark, given itself or its metadata, without its number.
+/// Replaces the resource version of a list or bookmark; takes the object or its metadata.
 pub(crate) fn anonymise_version(metadata_or_object: Option<&mut Value>) {
     let Some(value) = metadata_or_object else {
         return;
@@ -20,8 +20,8 @@ pub(crate) fn anonymise_version(metadata_or_object: Option<&mut Value>) {
     }
 }
 
-/// Servers walk schemas and managers in the order of hash maps: several errors come in any order, as
-/// causes and in the message that is made of them.
+/// Servers report several errors in random order, in the causes and in the message composed of
+/// them.
 pub(crate) fn sort_causes(status: &mut Map<String, Value>) {
     let Some(causes) = status
         .get_mut("details")
@@ -49,8 +49,8 @@ pub(crate) fn sort_causes(status: &mut Map<String, Value>) {
     }
 }
 
-/// Ages in tables count from the creation to the moment of the request. The later tables of a watch
-/// do not say which of their columns those are, so there they are known by their looks.
+/// Hides ages in tables, which depend on the time of the request. Later tables of a watch have no
+/// column definitions, so there ages are recognised by their format.
 pub(crate) fn hide_ages(table: &mut Map<String, Value>) {
     let columns = table.get("columnDefinitions").and_then(Value::as_array);
     let ages: Option<Vec<bool>> = columns.map(|columns| columns.iter().map(is_age).collect());

@@ -1,21 +1,20 @@
-//! What a Kubernetes API server answers, as cases that run on any of them.
+//! Conformance cases: behaviour of a Kubernetes API server, as requests that run on any server.
 //!
-//! A case is data: a sentence, and requests in `cases/*.yaml`. What a server is to answer is
-//! recorded from a real kube-apiserver, in `recordings/*.yaml`; nobody writes an expectation by
-//! hand. [`run`] takes the steps of every case on any server that a [`kube::Client`] reaches, a
-//! socket away or in the same process, and reports where its answers differ.
+//! A case is a sentence and requests in `cases/*.yaml`. The expected responses are recorded from a
+//! kube-apiserver, in `recordings/*.yaml`, and never written by hand. [`run`] executes every case on
+//! any server that a [`kube::Client`] reaches, over a socket or in the same process, and reports
+//! differences.
 //!
 //! - Each case has a namespace of its own and names everything outside of it after that namespace,
 //!   so cases run side by side, and beside other users of a cluster.
-//! - Each case removes what it made, also when it fails, and whether or not a namespace controller
-//!   runs.
+//! - Each case removes its objects, even if it fails, and with or without a namespace controller.
 //! - Cases wait on tokio's clock, so a paused one works.
-//! - What a server cannot do ([`Capability`]) is found out by asking it. The cases that need it are
+//! - The capabilities of a server ([`Capability`]) are probed. Cases that need a missing one are
 //!   skipped, and the [`Report`] names them.
 //!
-//! To add a case, write it (see `case.rs` for what a step can be), and have a server answer it:
-//! `conformance record --kubeconfig PATH --only TEXT`. Then read what was recorded: it says whether
-//! the case's name is true. CONTRIBUTING.md tells how to start a server for it, and how to run the
+//! To add a case, write it (`case.rs` lists the steps) and record it with
+//! `conformance record --kubeconfig PATH --only TEXT`. Then check in the recording that the case's
+//! name is true. CONTRIBUTING.md describes how to start a server for recording, and how to run the
 //! cases on any cluster.
 
 mod capability;

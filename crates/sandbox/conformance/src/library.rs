@@ -1,4 +1,4 @@
-//! The cases and recordings that this crate was built with.
+//! The cases and recordings that are compiled into this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,6 @@ use crate::case::{self, Case};
 use crate::recording::Recording;
 use crate::runner::Recorded;
 
-/// The files of one area.
 pub(crate) struct Area {
     pub name: &'static str,
     cases: &'static str,
@@ -25,7 +24,7 @@ macro_rules! areas {
     };
 }
 
-/// All areas, in the order in which they are reported.
+/// In the order in which they are reported.
 pub(crate) const AREAS: &[Area] = areas![
     "create",
     "update",
@@ -53,7 +52,6 @@ pub(crate) const AREAS: &[Area] = areas![
     "webhook",
 ];
 
-/// Every case, in the order of the files.
 pub(crate) fn cases() -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for area in AREAS {
@@ -63,7 +61,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-/// The recorded answers by area and name.
+/// Recorded responses by area and name.
 pub(crate) fn recordings() -> Result<BTreeMap<String, Recorded>, Error> {
     let recorded = |area: &Area| {
         let parsed = Recording::parse(area.recording);

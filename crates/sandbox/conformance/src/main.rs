@@ -1,4 +1,5 @@
-//! `conformance run` holds a server against the recordings; `conformance record` makes them.
+//! Command line: `conformance run` compares a server with the recordings; `conformance record`
+//! creates them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,7 +111,7 @@ async fn client(kubeconfig: &Path) -> Result<Client, Box<dyn std::error::Error>>
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    // A refusal is an answer to look at, whatever its code.
+    // Refusals are responses to compare: no retries.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }

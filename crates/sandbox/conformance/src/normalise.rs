@@ -1,12 +1,12 @@
-//! Answers without what differs from run to run.
+//! Normalisation of responses: replaces what differs from run to run.
 //!
-//! Within one case, equal uids and resource versions stay equal and different ones stay different:
-//! each becomes a number in the order of its first appearance. Times, tokens, addresses, generated
-//! names and the case's namespace become placeholders. A time or a name that the case itself sent
-//! stays, since a server must give it back as it is.
+//! Within one case, equal UIDs and resource versions stay equal and different ones stay different:
+//! each becomes a number in order of first appearance. Times, tokens, addresses, generated names
+//! and the case's namespace become placeholders. A time or name that the case itself sent is kept,
+//! since a server must return it unchanged.
 //!
-//! The resource version of a list, of a table and of a bookmark loses its number as well: it tells
-//! how far the whole server has come, and other cases write to it at the same time.
+//! The resource version of a list, table or bookmark becomes a placeholder: it depends on the
+//! writes of concurrent cases.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::hide::{anonymise_version, hide_ages, sort_causes};
 
-/// Compiles a pattern of this file. One that is wrong matches nothing, and the tests below fail.
+/// Compiles a pattern of this file. An invalid one matches nothing, and the tests below fail.
 fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
@@ -27,8 +27,7 @@ static UID: LazyLock<Option<Regex>> =
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})"));
 
-/// Where messages name a resource version: in words, in brackets after another, and in objects that
-/// are quoted.
+/// Resource versions in messages: as a word, in brackets after another, and in quoted objects.
 static VERSIONS_IN_MESSAGES: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
     [
         pattern(r"(resource version: \d+ \()(\d+)"),
@@ -39,16 +38,15 @@ static VERSIONS_IN_MESSAGES: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// What one case has seen so far.
+/// Values that one case has encountered so far.
 #[derive(Debug)]
 pub(crate) struct Normaliser {
     managed_fields: bool,
     uids: Vec<String>,
     versions: Vec<String>,
-    /// Texts of this run and what they are called in recordings, longest first.
+    /// Texts of this run and their placeholders, longest first.
     names: Vec<(String, String)>,
     generated: BTreeMap<String, usize>,
-    /// Everything that was sent.
     sent: String,
 }
 
@@ -64,7 +62,7 @@ impl Normaliser {
         }
     }
 
-    /// Shows `text` as `placeholder` from now on.
+    /// Replaces `text` by `placeholder` from now on.
     pub(crate) fn name(&mut self, text: String, placeholder: String) {
         if text.is_empty() || self.names.iter().any(|(known, _)| *known == text) {
             return;
@@ -74,7 +72,6 @@ impl Normaliser {
             .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
     }
 
-    /// Remembers what the case sent.
     pub(crate) fn sent(&mut self, text: &str) {
         self.sent.push_str(text);
         self.sent.push('\n');
@@ -95,7 +92,7 @@ impl Normaliser {
         event
     }
 
-    /// Learns the names that the server made up, before they are met elsewhere in the same answer.
+    /// Collects generated names before they occur elsewhere in the same response.
     fn find_generated(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
@@ -126,7 +123,7 @@ impl Normaliser {
                     self.value(key, item);
                 }
                 if key == "managedFields" {
-                    // Servers order them by their times, whose seconds depend on the run.
+                    // Servers order them by time, whose seconds depend on the run.
                     items.sort_by_key(|entry| {
                         ["operation", "manager", "subresource", "apiVersion"].map(|key| {
                             entry
@@ -150,9 +147,9 @@ impl Normaliser {
         if !self.managed_fields {
             fields.remove("managedFields");
         }
-        // Clients may only ask whether two of them are equal.
+        // Opaque: clients may only compare two of them.
         fields.remove("storageVersionHash");
-        // What columns mean, each server says in its own words.
+        // Descriptions of columns differ between servers.
         if let Some(columns) = fields
             .get_mut("columnDefinitions")
             .and_then(Value::as_array_mut)
@@ -178,7 +175,7 @@ impl Normaliser {
                 fields.insert("metadata".to_owned(), metadata);
             }
         }
-        // In one order on every server, since the order of appearance counts.
+        // Sorted, since numbers are given in order of appearance.
         let mut entries: Vec<(&String, &mut Value)> = fields.iter_mut().collect();
         entries.sort_by_key(|(key, _)| key.to_owned());
         for (key, value) in entries {
@@ -269,7 +266,7 @@ fn is_version(text: &str) -> bool {
     text != "0" && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number of a value in the order of first appearance, from one.
+/// Number of a value in order of first appearance, from 1.
 fn position(known: &mut Vec<String>, value: &str) -> usize {
     if let Some(at) = known.iter().position(|known| known == value) {
         return at + 1;
@@ -288,7 +285,7 @@ mod tests {
     const B: &str = "00000000-0000-0000-0000-00000000000b";
 
     #[test]
-    fn equal_stays_equal_and_different_stays_different() {
+    fn equal_values_stay_equal_and_different_ones_different() {
         let mut normaliser = Normaliser::new("conf-1", false);
         let body = json!({"a": {"uid": B}, "b": {"uid": A, "owner": A},
             "metadata": {"resourceVersion": "17"}});
@@ -328,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_the_server_is_does_not_count() {
+    fn resource_versions_of_lists_are_hidden() {
         let mut normaliser = Normaliser::new("conf-1", false);
         let list = json!({"metadata": {"resourceVersion": "9", "continue": "abc"},
             "items": [{"metadata": {"resourceVersion": "9"}}]});
@@ -343,15 +340,15 @@ mod tests {
             normaliser.event(&bookmark),
             json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "<rv>"}}})
         );
-        let gone = json!({"message": "too old resource version: 1 (99)"});
+        let expired = json!({"message": "too old resource version: 1 (99)"});
         assert_eq!(
-            normaliser.body(&gone),
+            normaliser.body(&expired),
             json!({"message": "too old resource version: <rv> (<rv>)"})
         );
     }
 
     #[test]
-    fn the_errors_of_a_refusal_are_in_order() {
+    fn causes_of_a_refusal_are_sorted() {
         let mut normaliser = Normaliser::new("conf-1", false);
         let cause = |field: &str| json!({"field": field, "message": "Required value"});
         let refusal = |first: &str, second: &str| {

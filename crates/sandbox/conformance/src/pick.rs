@@ -1,12 +1,12 @@
-//! Parts of large answers.
+//! Selection of parts of large responses.
 //!
 //! A part is named by a JSON pointer whose segments may also be `*` (each element of an array, or
-//! each value of an object) or `[key=value]` (the first element of an array with that field, whose name
-//! may be a path with dots).
+//! each value of an object) or `[key=value]` (the first element of an array with that field, whose
+//! name may be a path with dots).
 
 use serde_json::{Map, Value};
 
-/// An object with each pointer and what it points at; what is absent is null.
+/// An object from each pointer to the value it selects; null if there is none.
 pub(crate) fn pick(body: &Value, pointers: &[String]) -> Value {
     let part = |pointer: &String| {
         let segments: Vec<&str> = pointer.split('/').skip(1).collect();

@@ -1,4 +1,4 @@
-//! Making recordings.
+//! Creation of recordings.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::case;
 use crate::library::AREAS;
 use crate::recording::{RecordedCase, Recording};
 use crate::report::{Cause, Failure};
-use crate::runner::{Options, Outcome, describe, execute};
+use crate::runner::{CaseResult, Options, describe, execute};
 
 /// Runs the cases of a source tree against a real server and writes its answers there, into
 /// `recordings/` beside `cases/`. Cases that were not asked for or cannot run on the server keep
 /// their answers; answers without a case are dropped.
 ///
-/// Returns the cases whose steps could not all be taken: nothing is written for them.
+/// Returns the cases with steps that could not be executed: nothing is written for them.
 ///
 /// # Errors
 /// When a file cannot be read or written, or the server cannot be asked for its capabilities.
@@ -37,8 +37,8 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
             .by_name();
         for (case, outcome) in outcomes.iter().filter(|(case, _)| case.area == area.name) {
             match outcome {
-                Outcome::Skipped(_) => {}
-                Outcome::Taken {
+                CaseResult::Skipped(_) => {}
+                CaseResult::Executed {
                     broken: Some((at, why)),
                     ..
                 } => failures.push(Failure {
@@ -47,7 +47,7 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
                     step: describe(case, *at),
                     cause: Cause::Broken(why.clone()),
                 }),
-                Outcome::Taken {
+                CaseResult::Executed {
                     answers,
                     broken: None,
                 } => {
@@ -71,7 +71,7 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
                 .collect(),
         };
         let text = crate::yaml::to_string(&recording).map_err(|error| Error::file(&path, error))?;
-        // What cannot be read back would fail on every server.
+        // A recording that cannot be parsed would fail on every server.
         if Recording::parse(&text).ok().as_ref() != Some(&recording) {
             return Err(Error::file(&path, "YAML does not keep the answers"));
         }

@@ -1,4 +1,5 @@
-//! What a real server answered, one file an area, beside the cases and never written by hand.
+//! Responses recorded from a real server: one file per area, beside the cases, never edited by
+//! hand.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::Answer;
 
-/// The recorded answers of one area.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recording {
-    /// The version of the server that gave them.
+    /// Version of the recorded server.
     pub server: String,
     pub cases: Vec<RecordedCase>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Recording {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordedCase {
     pub name: String,
-    /// The answers to the steps that have one, in their order.
+    /// Responses of the steps that have one, in order.
     pub answers: Vec<Answer>,
 }
 

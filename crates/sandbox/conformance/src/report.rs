@@ -1,52 +1,41 @@
-//! What came of a run.
+//! Report of a run.
 
 use std::fmt;
 
 use crate::compare::Difference;
 
-/// The outcome of all cases that were asked for, in the order of the cases.
+/// Results of the selected cases, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The version of the server, as `v1.37`.
+    /// As in `v1.37`.
     pub server: String,
-    /// The names of the cases that passed.
     pub passed: Vec<String>,
-    /// The cases that failed.
     pub failed: Vec<Failure>,
-    /// The cases that mean nothing on this server.
     pub skipped: Vec<Skip>,
 }
 
-/// A case that failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The area it belongs to.
     pub area: String,
-    /// Its name.
     pub case: String,
-    /// The step that failed, from one, and the request it made.
+    /// Number of the failed step, from 1, and its request.
     pub step: String,
-    /// What went wrong.
     pub cause: Cause,
 }
 
-/// Why a case failed.
 #[derive(Debug, Clone)]
 pub enum Cause {
-    /// The server answered something else.
+    /// The response differs from the recorded one.
     Differs(Vec<Difference>),
-    /// The step could not be taken.
+    /// The step could not be executed.
     Broken(String),
 }
 
-/// A case that was left out.
 #[derive(Debug, Clone)]
 pub struct Skip {
-    /// The area it belongs to.
     pub area: String,
-    /// Its name.
     pub case: String,
-    /// What the server would have to be able to do.
+    /// Missing capability.
     pub missing: String,
 }
 

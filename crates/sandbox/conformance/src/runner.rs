@@ -1,4 +1,4 @@
-//! All cases on one server.
+//! Runner of all cases on one server.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,17 @@ use crate::session::Session;
 use crate::webhook::Webhooks;
 use crate::{Capability, Error};
 
-/// How a run goes about it.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Only cases whose area or name contains this text.
     pub only: Option<String>,
-    /// How closely answers are compared.
     pub level: Level,
     /// Whether to start the webhook server, on a loopback socket, and run the cases that need it.
     pub webhooks: bool,
-    /// How many cases run at the same time.
+    /// Number of concurrent cases.
     pub parallel: usize,
-    /// What the names of namespaces begin with: two runs on one server need two of them. At most
-    /// 20 lower-case letters and digits.
+    /// Prefix of namespaces, at most 20 lower-case letters and digits. Concurrent runs on one
+    /// server need different ones.
     pub prefix: String,
 }
 
@@ -60,12 +58,12 @@ pub async fn run(client: Client, options: Options) -> Result<Report, Error> {
             .get(&case.area)
             .and_then(|area| area.get(&case.name));
         match outcome {
-            Outcome::Skipped(missing) => report.skipped.push(Skip {
+            CaseResult::Skipped(missing) => report.skipped.push(Skip {
                 area: case.area,
                 case: case.name,
                 missing: missing.to_string(),
             }),
-            Outcome::Taken { answers, broken } => {
+            CaseResult::Executed { answers, broken } => {
                 match judge(&case, expected, &answers, broken, options.level) {
                     None => report.passed.push(case.name),
                     Some((step, cause)) => {
@@ -83,23 +81,23 @@ pub async fn run(client: Client, options: Options) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// What came of one case.
-pub(crate) enum Outcome {
+/// Result of one case.
+pub(crate) enum CaseResult {
     Skipped(Capability),
-    Taken {
-        /// The answers so far, each with the step it belongs to.
+    Executed {
+        /// Responses so far, each with the index of its step.
         answers: Vec<(usize, Answer)>,
-        /// The step that could not be taken, and why.
+        /// The step that could not be executed, and why.
         broken: Option<(usize, String)>,
     },
 }
 
-/// Takes the steps of all cases that are asked for. The outcomes are in the order of the cases.
+/// Executes the selected cases. Results are in the order of the cases.
 pub(crate) async fn execute(
     client: &Client,
     options: &Options,
     cases: Vec<Case>,
-) -> Result<(Capabilities, Vec<(Case, Outcome)>), Error> {
+) -> Result<(Capabilities, Vec<(Case, CaseResult)>), Error> {
     let mut capabilities = Capabilities::probe(client, &options.prefix).await?;
     let webhooks = if options.webhooks {
         Some(Webhooks::start().await?)
@@ -125,13 +123,13 @@ pub(crate) async fn execute(
                 .iter()
                 .find(|needed| !capabilities.has(**needed));
             let outcome = match missing {
-                Some(missing) => Outcome::Skipped(*missing),
-                None => take(client, capabilities, webhooks, &case, &namespace).await,
+                Some(missing) => CaseResult::Skipped(*missing),
+                None => execute_case(client, capabilities, webhooks, &case, &namespace).await,
             };
             (at, case, outcome)
         }
     });
-    // As they end, so that one case that waits does not hold up the others.
+    // Unordered, so that one waiting case does not block the others.
     let mut outcomes: Vec<_> = futures::stream::iter(tasks)
         .buffer_unordered(options.parallel.max(1))
         .collect()
@@ -142,13 +140,13 @@ pub(crate) async fn execute(
     Ok((capabilities, outcomes))
 }
 
-async fn take(
+async fn execute_case(
     client: &Client,
     capabilities: &Capabilities,
     webhooks: Option<&Webhooks>,
     case: &Case,
     namespace: &str,
-) -> Outcome {
+) -> CaseResult {
     let mut session = Session::new(client, webhooks, case, namespace);
     let mut answers = Vec::new();
     let mut broken = session
@@ -158,7 +156,7 @@ async fn take(
         .map(|error| (0, error.to_string()));
     if broken.is_none() {
         for (at, step) in case.steps.iter().enumerate() {
-            match session.take(step).await {
+            match session.execute(step).await {
                 Ok(None) => {}
                 Ok(Some(answer)) => answers.push((at, answer)),
                 Err(error) => {
@@ -168,9 +166,9 @@ async fn take(
             }
         }
     }
-    // The verdict stands, whether or not the server could be cleaned.
+    // The result stands even if the cleanup fails.
     let _ = clean(client, capabilities, session, namespace).await;
-    Outcome::Taken { answers, broken }
+    CaseResult::Executed { answers, broken }
 }
 
 async fn clean(
@@ -189,7 +187,7 @@ async fn clean(
     Ok(())
 }
 
-/// The first thing that is wrong with a case: nothing, or the step and why.
+/// The first failure of a case, if any.
 fn judge(
     case: &Case,
     expected: Option<&Vec<Answer>>,
@@ -222,7 +220,7 @@ pub(crate) fn describe(case: &Case, at: usize) -> String {
             format!("{} {}", request.method, request.target)
         }
         Some(Step::Events(events)) => format!("events of {}", events.of),
-        Some(Step::Holds(relation)) => relation.clone(),
+        Some(Step::Assertion(relation)) => relation.clone(),
         Some(Step::Install(_)) => "install a definition".to_owned(),
         Some(Step::Program { path, .. } | Step::Received { path, .. }) => format!("webhook {path}"),
         None => "the end".to_owned(),
@@ -230,5 +228,5 @@ pub(crate) fn describe(case: &Case, at: usize) -> String {
     format!("step {}: {what}", at + 1)
 }
 
-/// Answers by the name of their case.
+/// Responses by name of their case.
 pub(crate) type Recorded = BTreeMap<String, Vec<Answer>>;

@@ -1,4 +1,4 @@
-//! One case on one server: takes its steps and yields their answers, normalised.
+//! Execution of one case on one server; yields normalised responses.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::template::Variables;
 use crate::wait;
 use crate::webhook::Webhooks;
 
-/// A step that could not be taken.
+/// A step that could not be executed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -30,7 +30,6 @@ impl From<String> for Error {
     }
 }
 
-/// A case under way.
 pub(crate) struct Session<'a> {
     client: &'a Client,
     webhooks: Option<&'a Webhooks>,
@@ -40,7 +39,7 @@ pub(crate) struct Session<'a> {
     pub(crate) litter: Litter,
 }
 
-/// An open watch, and what opened it.
+/// An open watch, and its request.
 struct Watch {
     request: Outgoing,
     lines: Lines,
@@ -74,8 +73,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Creates the namespace of the case, with the label by which webhooks choose it: servers before
-    /// 1.21 do not set it themselves.
+    /// Creates the case's namespace with the label that webhooks select it by, which servers before
+    /// 1.21 do not set.
     pub(crate) async fn begin(&mut self, namespace: &str) -> Result<(), Error> {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": namespace,
@@ -92,13 +91,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Takes a step. Not every step has an answer.
-    pub(crate) async fn take(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
+    /// Executes a step. Not every step has a response.
+    pub(crate) async fn execute(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
         match step {
             Step::Request(request) => self.request(request).await.map(Some),
             Step::Watch { name, request } => self.watch(name, request).await.map(Some),
             Step::Events(events) => self.events(events).await.map(Some),
-            Step::Holds(relation) => self.holds(relation).map(|()| None),
+            Step::Assertion(relation) => self.check(relation).map(|()| None),
             Step::Install(definition) => self.install(definition).await.map(|()| None),
             Step::Program { path, answer } => {
                 let path = self.variables.text(path)?;
@@ -152,13 +151,13 @@ impl<'a> Session<'a> {
                 break answer;
             }
             tries += 1;
-            if tries == wait::TRIES {
+            if tries == wait::MAX_ATTEMPTS {
                 return Err(Error::Step(format!(
                     "waited in vain; at last: {}",
                     answer.body
                 )));
             }
-            wait::a_little().await;
+            wait::pause().await;
         };
         if let Some(name) = &request.save {
             self.variables.set(name, answer.body.clone());
@@ -233,13 +232,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Without a count and without a type, reads until the server closes the watch.
+    /// Without a count and a type, reads until the server closes the watch.
     async fn events(&mut self, events: &Events) -> Result<Answer, Error> {
         let watch = self
             .watches
             .get_mut(&events.of)
             .ok_or_else(|| format!("no watch {:?} is open", events.of))?;
-        let mut reopenings = if events.reopen { wait::REOPENINGS } else { 0 };
+        let mut reopenings = if events.reopen { wait::MAX_REOPENS } else { 0 };
         let endless = events.count.is_none() && events.through.is_none();
         let mut read = Vec::new();
         while events.count.is_none_or(|count| read.len() < count) {
@@ -286,8 +285,9 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// `left < right` and `left <= right` compare numbers; `left == right` and `left != right` text.
-    fn holds(&self, relation: &str) -> Result<(), Error> {
+    /// `left < right` and `left <= right` compare numbers; `left == right` and `left != right`
+    /// compare text.
+    fn check(&self, relation: &str) -> Result<(), Error> {
         let expanded = self.variables.text(relation)?;
         let parts: Vec<&str> = expanded.split_whitespace().collect();
         let [left, operator, right] = parts[..] else {
@@ -299,21 +299,21 @@ impl<'a> Session<'a> {
             text.parse::<u64>()
                 .map_err(|_| format!("{text:?} in {relation:?} is not a number"))
         };
-        let holds = match operator {
+        let is_true = match operator {
             "<" => number(left)? < number(right)?,
             "<=" => number(left)? <= number(right)?,
             "==" => left == right,
             "!=" => left != right,
             other => return Err(Error::Step(format!("there is no operator {other}"))),
         };
-        if holds {
+        if is_true {
             Ok(())
         } else {
-            Err(Error::Step(format!("{relation} does not hold: {expanded}")))
+            Err(Error::Step(format!("{relation} is false: {expanded}")))
         }
     }
 
-    /// A definition is accepted before its resource is served.
+    /// A CustomResourceDefinition is accepted before its resource is served.
     async fn install(&mut self, definition: &Value) -> Result<(), Error> {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let definition = self.variables.json(definition)?;
@@ -350,10 +350,10 @@ impl<'a> Session<'a> {
                 != 200
             {
                 tries += 1;
-                if tries == wait::TRIES {
+                if tries == wait::MAX_ATTEMPTS {
                     return Err(Error::Step(format!("{path} is not served")));
                 }
-                wait::a_little().await;
+                wait::pause().await;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Variables in requests: `${ns}`, and `${name.path.to.field}` of an answer that a step saved.
+//! Variables in requests: `${ns}`, and `${name.path.to.field}` of a saved response.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::case::{Body, Text};
 
-/// What the steps of one case have captured so far.
+/// Values that the steps of a case have captured.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     values: BTreeMap<String, Value>,
@@ -35,7 +35,7 @@ impl Variables {
         Ok(value)
     }
 
-    /// Text with its variables replaced, each passed through `encode`.
+    /// Expands variables, each passed through `encode`.
     fn expand(&self, text: &str, encode: fn(&str) -> String) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -58,8 +58,8 @@ impl Variables {
         self.expand(text, str::to_owned)
     }
 
-    /// A path with its query. What stands in the case may be anything that a person would write in
-    /// a URL; what a variable holds is one component.
+    /// Expands a path with its query. The case may contain anything that is valid in a URL; the
+    /// value of a variable becomes one component.
     pub(crate) fn target(&self, target: &str) -> Result<String, String> {
         Ok(encoded(
             &self.expand(target, percent_encoded)?,
@@ -67,8 +67,8 @@ impl Variables {
         ))
     }
 
-    /// A value with its variables replaced. A string that is one variable becomes its value,
-    /// whatever type that has.
+    /// Expands variables in a value. A string that is a single variable becomes its value, of any
+    /// type.
     pub(crate) fn json(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => match whole_variable(text) {
@@ -91,7 +91,7 @@ impl Variables {
         })
     }
 
-    /// The bytes of a body, or none.
+    /// The expanded body, if any.
     pub(crate) fn body(&self, body: &Body) -> Result<Option<String>, String> {
         Ok(match body {
             Body::Absent => None,
@@ -142,7 +142,7 @@ fn encoded(text: &str, allowed: &[u8]) -> String {
     out
 }
 
-/// Sets a field of an object, making the objects above it where they are missing.
+/// Sets a field and creates missing parents.
 fn put(value: &mut Value, pointer: &str, replacement: Value) -> Result<(), String> {
     let mut at = value;
     for part in pointer.split('/').skip(1) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_captured_is_an_error() {
+    fn an_unknown_variable_is_an_error() {
         assert!(variables().text("${b}").is_err());
         assert!(variables().text("${a.missing}").is_err());
         assert!(variables().text("${a").is_err());

@@ -1,17 +1,17 @@
-//! Waiting for what happens behind the API. Always on tokio's clock, which a test may have paused.
+//! Waits and timeouts, on tokio's clock, which a test may have paused.
 
 use std::time::Duration;
 
-/// How often a condition is looked at before a case fails.
-pub(crate) const TRIES: usize = 400;
+/// How often a condition is checked before a case fails.
+pub(crate) const MAX_ATTEMPTS: usize = 400;
 
-/// How long a single answer or event may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(70);
+/// Timeout of a single response or event.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// How often a watch that ends in silence is opened again before a case fails.
-pub(crate) const REOPENINGS: usize = 10;
+/// How often a watch that closed without events is reopened before a case fails.
+pub(crate) const MAX_REOPENS: usize = 10;
 
-/// The pause between two looks.
-pub(crate) async fn a_little() {
+/// Pause between two checks of a condition.
+pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

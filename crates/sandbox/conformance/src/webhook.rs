@@ -1,6 +1,6 @@
-//! A server for admission webhooks, on loopback, whose answers the cases choose.
+//! Webhook server on loopback whose responses the cases set.
 //!
-//! A path that no case has given an answer is not found. The server ends when it is dropped.
+//! A path without a response is not found. The server stops when it is dropped.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,14 +24,13 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 
-/// What cases have said and servers have asked, by path.
+/// Responses and last requests, by path.
 #[derive(Debug, Default)]
 struct State {
     answers: BTreeMap<String, Value>,
     received: BTreeMap<String, Value>,
 }
 
-/// The running server.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
     url: String,
@@ -66,34 +65,34 @@ impl Webhooks {
         })
     }
 
-    /// What the URLs of webhooks begin with.
+    /// Prefix of webhook URLs.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// A `caBundle`.
+    /// CA bundle of the server.
     pub(crate) fn ca(&self) -> &str {
         &self.ca
     }
 
-    /// Sets the answer to all calls on a path: the response of an AdmissionReview with its patch as
-    /// JSON, or `{code: 500}` for an HTTP error, or `{hang: true}` for none at all.
+    /// Sets the response to all requests on a path: that of an AdmissionReview with its patch as
+    /// JSON, `{code: 500}` for an HTTP error, or `{hang: true}` for none.
     pub(crate) fn program(&self, path: String, answer: Value) {
         lock(&self.state).answers.insert(path, answer);
     }
 
-    /// The last AdmissionReview that was sent to a path.
+    /// The last AdmissionReview that a path received.
     pub(crate) fn received(&self, path: &str) -> Option<Value> {
         lock(&self.state).received.get(path).cloned()
     }
 }
 
-/// No critical section panics, and a poisoned map is still a map.
+/// No critical section panics, so a poisoned map is still valid.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A certificate for loopback, and the authority that signed it.
+/// A certificate for loopback and the CA that signed it.
 fn tls() -> Result<(ServerConfig, String), Box<dyn std::error::Error>> {
     let mut authority = CertificateParams::default();
     authority
@@ -119,7 +118,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<St
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
         tokio::spawn(async move {
-            // A caller that gives up is none of our business: its own answer tells.
+            // If a caller gives up, its own response shows it.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

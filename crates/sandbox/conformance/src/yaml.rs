@@ -1,8 +1,8 @@
-//! How our files are read and written.
+//! YAML options of cases and recordings.
 
 use serde::Serialize;
 
-/// Cases share fixtures by anchors, so that aliases are many and their expansion is large.
+/// Cases share fixtures by anchors, so there are many aliases with large expansions.
 pub(crate) fn reading() -> serde_saphyr::Options {
     serde_saphyr::options! {
         // `y` is a letter here.
@@ -21,7 +21,7 @@ pub(crate) fn reading() -> serde_saphyr::Options {
     }
 }
 
-/// One line a value, so that a change of an answer is a change of one line.
+/// One line per value, so that a changed response changes one line.
 pub(crate) fn to_string(value: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! {
         prefer_block_scalars: false,

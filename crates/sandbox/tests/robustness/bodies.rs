@@ -1,4 +1,4 @@
-//! Bodies that are large, deep or long.
+//! Large, deeply nested and long bodies.
 
 use allocation_counter::measure;
 use http::{Method, StatusCode};
@@ -31,7 +31,7 @@ async fn a_body_of_more_than_three_megabytes_is_refused() {
 #[case::lists("[", "]")]
 #[case::objects(r#"{"a":"#, "}")]
 #[tokio::test]
-async fn nesting_without_end_is_refused(
+async fn excessive_nesting_is_refused(
     #[case] open: &str,
     #[case] close: &str,
     #[values(JSON, "application/yaml", "application/apply-patch+yaml", MERGE)] media: &str,
@@ -68,7 +68,7 @@ async fn nesting_without_end_is_refused(
     "]}}"
 )]
 #[case::managers(100_000, r#"{"metadata":{"name":"a","managedFields":["#, "{}", "]}}")]
-fn a_list_that_is_far_too_long_gets_an_answer(
+fn a_very_long_list_gets_a_response(
     #[case] count: usize,
     #[case] before: &str,
     #[case] item: &str,
@@ -93,7 +93,7 @@ fn a_list_that_is_far_too_long_gets_an_answer(
 }
 
 #[tokio::test]
-async fn a_json_patch_that_doubles_an_object_over_and_over_is_refused() {
+async fn a_json_patch_that_repeatedly_doubles_an_object_is_refused() {
     let server = Server::start();
     server
         .post(CONFIG_MAPS, &config_map("a", &"x".repeat(1000)))
@@ -114,7 +114,7 @@ async fn a_json_patch_that_doubles_an_object_over_and_over_is_refused() {
 }
 
 #[tokio::test]
-async fn ten_thousand_labels_are_kept_and_selected_by() {
+async fn an_object_may_have_ten_thousand_labels() {
     let server = Server::start();
     let labels: serde_json::Map<String, Value> = (0..10_000)
         .map(|number| (format!("label-{number}"), "x".into()))
@@ -129,7 +129,7 @@ async fn ten_thousand_labels_are_kept_and_selected_by() {
 }
 
 #[tokio::test]
-async fn names_may_have_253_characters_and_no_more() {
+async fn names_are_limited_to_253_characters() {
     let server = Server::start();
     let longest = "a".repeat(253);
     server
@@ -151,7 +151,7 @@ async fn names_may_have_253_characters_and_no_more() {
 #[case::brackets("(".repeat(20_000))]
 #[case::spaces(" ".repeat(20_000))]
 #[tokio::test]
-async fn a_long_selector_gets_an_answer(#[case] selector: String) {
+async fn a_long_selector_gets_a_response(#[case] selector: String) {
     let server = Server::start();
     let escaped: String = selector
         .bytes()
@@ -160,7 +160,7 @@ async fn a_long_selector_gets_an_answer(#[case] selector: String) {
             byte => format!("%{byte:02x}"),
         })
         .collect();
-    // Paths longer than this are no URIs.
+    // Longer paths are not valid URIs.
     let query: String = escaped.chars().take(65_000 / 3 * 3).collect();
     let answer = server
         .get(&format!("{CONFIG_MAPS}?labelSelector={query}"))

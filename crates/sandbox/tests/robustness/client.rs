@@ -1,4 +1,4 @@
-//! Requests as anybody may send them, without what a client library would make of them.
+//! Client that sends raw requests, unlike a client library.
 
 use apiserver::{ApiServer, Body, InProcess, Options, User};
 use bytes::Bytes;
@@ -12,14 +12,13 @@ pub const MERGE: &str = "application/merge-patch+json";
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A server, and a way to it.
 #[derive(Clone)]
 pub struct Server {
     pub api: ApiServer,
     service: InProcess,
 }
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -31,7 +30,7 @@ impl Answer {
         serde_json::from_slice(&self.body).expect("answers are JSON")
     }
 
-    /// The answer, which must be a success.
+    /// Asserts success and returns the body.
     pub fn ok(self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
         self.json()
@@ -99,7 +98,7 @@ impl Server {
             .await
     }
 
-    /// The body of an answer that goes on for as long as it is read.
+    /// Body of a response that does not end.
     pub async fn open(&self, path: &str) -> Body {
         let request = Request::get(path).body(Full::default()).unwrap();
         let response = self.request(request).await;
@@ -107,7 +106,7 @@ impl Server {
         response.into_body()
     }
 
-    /// Creates a definition, and waits until it is served.
+    /// Creates a CustomResourceDefinition and waits until it is served.
     pub async fn define(&self, definition: &Value) -> Answer {
         let answer = self.post(DEFINITIONS, definition).await;
         if answer.status == StatusCode::CREATED {
@@ -129,7 +128,7 @@ impl Server {
     }
 }
 
-/// The events of a watch that can be read at once.
+/// Events of a watch that are available at once.
 pub async fn events(body: &mut Body) -> Option<Vec<Value>> {
     let data = body.frame().await?.unwrap().into_data().unwrap();
     Some(
@@ -144,7 +143,7 @@ pub fn config_map(name: &str, data: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"value": data}})
 }
 
-/// A definition whose objects have this as their spec.
+/// A CustomResourceDefinition with this schema of the spec.
 pub fn definition(plural: &str, spec: &Value) -> Value {
     let kind = format!("Kind{plural}");
     json!({

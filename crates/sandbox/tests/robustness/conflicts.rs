@@ -1,4 +1,4 @@
-//! Many who write at the same time.
+//! Concurrent writes.
 
 use futures::future::join_all;
 use http::StatusCode;
@@ -38,7 +38,7 @@ async fn of_a_thousand_updates_of_one_version_exactly_one_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_that_was_written_beside_each_other_is_lost() {
+async fn no_concurrent_write_is_lost() {
     const WRITERS: usize = 8;
     const WRITES: usize = 25;
     let server = Server::start();
@@ -49,7 +49,7 @@ async fn nothing_that_was_written_beside_each_other_is_lost() {
             tokio::spawn(async move {
                 for write in 0..WRITES {
                     let patch = json!({"data": {format!("key-{writer}-{write}"): "x"}});
-                    // The server tries a patch several times, and then leaves it to the client.
+                    // The server retries a patch several times, then returns a conflict.
                     loop {
                         let answer = server.patch(&format!("{CONFIG_MAPS}/a"), &patch).await;
                         if answer.status == StatusCode::OK {
@@ -71,7 +71,7 @@ async fn nothing_that_was_written_beside_each_other_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_creations_of_one_name_exactly_one_succeeds() {
+async fn of_many_creates_of_one_name_exactly_one_succeeds() {
     let server = Server::start();
     let tasks: Vec<_> = (0..200)
         .map(|number| {

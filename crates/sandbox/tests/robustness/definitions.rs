@@ -1,4 +1,4 @@
-//! Definitions that are hard to compile, to hold objects against, or simply many.
+//! CustomResourceDefinitions that are expensive to compile or to validate against, or very many.
 
 use http::StatusCode;
 use rstest::rstest;
@@ -17,8 +17,7 @@ fn path(plural: &str) -> String {
     format!("/apis/robust.example.com/v1/namespaces/default/{plural}")
 }
 
-/// A thread of the size that tokio's workers and tests have, which is what a server has for a
-/// request.
+/// A thread with the stack size of tokio's workers, which a server has for a request.
 fn on_small_stack<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'static) {
     std::thread::Builder::new()
         .stack_size(2 << 20)
@@ -34,7 +33,7 @@ fn on_small_stack<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'sta
         .unwrap();
 }
 
-/// Rules that are deep in all ways: some are refused, none may end the process.
+/// Deeply nested rules: some are refused, none may crash the process.
 #[rstest]
 #[case::brackets("(", "self.a", ")")]
 #[case::negations("!", "true", "")]
@@ -49,7 +48,7 @@ fn on_small_stack<F: Future<Output = ()>>(work: impl FnOnce() -> F + Send + 'sta
 #[case::calls("size(", "self.a", ")")]
 #[case::macros("[1].all(x, ", "true", ")")]
 #[case::unclosed("(", "", "")]
-fn a_deep_rule_cannot_end_the_process(
+fn a_deeply_nested_rule_cannot_crash_the_process(
     #[case] before: &'static str,
     #[case] middle: &'static str,
     #[case] after: &'static str,
@@ -91,7 +90,7 @@ fn a_deep_rule_cannot_end_the_process(
 #[case::growing_text("self.l.map(a, self.t + self.t).all(x, x.matches('(a+)+$'))")]
 #[case::growing_list("self.l.map(a, self.l.map(b, self.l)).size() > 0")]
 #[tokio::test]
-async fn a_rule_that_would_take_forever_is_stopped(#[case] rule: &str) {
+async fn an_expensive_rule_is_stopped(#[case] rule: &str) {
     let server = Server::start();
     let spec = json!({
         "type": "object",
@@ -118,7 +117,7 @@ async fn a_rule_that_would_take_forever_is_stopped(#[case] rule: &str) {
 #[case::nested("((((((((((a*)*)*)*)*)*)*)*)*)*)*")]
 #[case::classes(r"[\p{L}\p{N}]{1000}")]
 #[tokio::test]
-async fn a_pattern_that_would_take_forever_does_not(#[case] pattern: &str) {
+async fn an_expensive_pattern_completes(#[case] pattern: &str) {
     let server = Server::start();
     let spec = json!({
         "type": "object",
@@ -136,7 +135,7 @@ async fn a_pattern_that_would_take_forever_does_not(#[case] pattern: &str) {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_too_deep_is_refused_or_served() {
+async fn a_deep_schema_is_refused_or_served() {
     for depth in [10, 30, 60] {
         on_small_stack(move || async move {
             let server = Server::start();

@@ -1,4 +1,4 @@
-//! Lists while their objects change.
+//! Lists of objects that change.
 
 use serde_json::{Value, json};
 
@@ -15,12 +15,12 @@ fn numbered(number: usize, round: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_list_read_in_pages_is_of_one_moment() {
+async fn a_paginated_list_is_consistent() {
     let server = Server::start();
     for number in 0..OBJECTS {
         server.post(CONFIG_MAPS, &numbered(number, 0)).await.ok();
     }
-    let mut seen = Vec::new();
+    let mut listed = Vec::new();
     let mut token = String::new();
     let mut revision = String::new();
     for round in 1.. {
@@ -35,13 +35,13 @@ async fn a_list_read_in_pages_is_of_one_moment() {
         assert_eq!(metadata["resourceVersion"].to_string(), revision);
         let items = page["items"].as_array().unwrap();
         assert!(items.len() <= PAGE);
-        seen.extend(
+        listed.extend(
             items
                 .iter()
                 .filter(|item| item["metadata"]["name"] != "kube-root-ca.crt")
                 .cloned(),
         );
-        // What follows changes in every way while it is not yet read.
+        // Objects of later pages change before they are read.
         for step in 0..10 {
             let number = (round * 97 + step * 191) % OBJECTS;
             let path = format!("{CONFIG_MAPS}/object-{number:05}");
@@ -64,8 +64,8 @@ async fn a_list_read_in_pages_is_of_one_moment() {
             Some(next) => next.clone_into(&mut token),
         }
     }
-    assert_eq!(seen.len(), OBJECTS);
-    for (number, item) in seen.iter().enumerate() {
+    assert_eq!(listed.len(), OBJECTS);
+    for (number, item) in listed.iter().enumerate() {
         assert_eq!(item["metadata"]["name"], format!("object-{number:05}"));
         assert_eq!(item["data"]["round"], "0");
     }

@@ -1,7 +1,6 @@
-//! Whatever is asked of it, the API server answers, within bounds of memory and time, and goes on.
+//! Robustness of the API server: every request gets a response within bounds of memory and time.
 //!
-//! A panic in a handler would reach these tests, since they call the server in their own thread: each
-//! of them also holds that nothing panics.
+//! The tests call the server in their own thread, so they also fail if a handler panics.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

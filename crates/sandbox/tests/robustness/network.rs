@@ -1,4 +1,4 @@
-//! Connections that bring nothing, or bring it slowly, over TLS.
+//! Idle and slow TLS connections.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -59,8 +59,8 @@ impl Running {
         self.connector.connect(name, stream).await
     }
 
-    /// The status line that an ordinary request is answered with.
-    async fn ask(&self) -> std::io::Result<String> {
+    /// The status line of the response to an ordinary request.
+    async fn status_line(&self) -> std::io::Result<String> {
         let mut stream = self.connect().await?;
         let request = format!(
             "GET /api/v1/namespaces/default HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
@@ -78,16 +78,16 @@ impl Drop for Running {
     }
 }
 
-/// What a connection brings until the server closes it.
+/// Reads a connection until the server closes it.
 async fn until_closed(stream: &mut TlsStream<TcpStream>) -> String {
     let mut bytes = Vec::new();
-    // A server that has had enough closes without TLS's own end.
+    // The server may close without TLS's close_notify.
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[tokio::test]
-async fn idle_connections_take_only_the_room_that_there_is() {
+async fn idle_connections_are_limited() {
     let running = Running::start(Limits {
         connections: 20,
         ..Limits::default()
@@ -97,8 +97,14 @@ async fn idle_connections_take_only_the_room_that_there_is() {
     for _ in 0..19 {
         idle.push(running.connect().await.unwrap());
     }
-    assert!(running.ask().await.unwrap().starts_with("HTTP/1.1 200"));
-    // The connection of that request has ended on the server's side, too, once one more finds room.
+    assert!(
+        running
+            .status_line()
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200")
+    );
+    // Once another request is accepted, the server has closed that connection too.
     loop {
         if let Ok(stream) = running.connect().await {
             idle.push(stream);
@@ -108,7 +114,7 @@ async fn idle_connections_take_only_the_room_that_there_is() {
     assert!(running.connect().await.is_err(), "there is no room left");
     idle.pop();
     let answered = loop {
-        if let Ok(answer) = running.ask().await {
+        if let Ok(answer) = running.status_line().await {
             break answer;
         }
     };
@@ -116,7 +122,7 @@ async fn idle_connections_take_only_the_room_that_there_is() {
 }
 
 #[tokio::test]
-async fn headers_that_come_byte_by_byte_are_not_waited_for_without_end() {
+async fn slow_headers_time_out() {
     let running = Running::start(Limits {
         headers: Duration::from_millis(200),
         ..Limits::default()
@@ -136,7 +142,13 @@ async fn headers_that_come_byte_by_byte_are_not_waited_for_without_end() {
             }
         }
     });
-    assert!(running.ask().await.unwrap().starts_with("HTTP/1.1 200"));
+    assert!(
+        running
+            .status_line()
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200")
+    );
     let mut rest = Vec::new();
     let _ = reader.read_to_end(&mut rest).await;
     drip.abort();
@@ -155,19 +167,25 @@ async fn headers_that_come_byte_by_byte_are_not_waited_for_without_end() {
 #[case::many_headers([&b"GET / HTTP/1.1\r\n"[..], &b"X: y\r\n".repeat(1000), b"\r\n"].concat())]
 #[case::http2_without_asking(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec())]
 #[tokio::test]
-async fn bytes_that_are_no_request_end_their_connection_only(#[case] bytes: Vec<u8>) {
+async fn invalid_bytes_close_only_their_connection(#[case] bytes: Vec<u8>) {
     let running = Running::start(Limits {
         headers: Duration::from_millis(200),
         ..Limits::default()
     })
     .await;
     let mut stream = running.connect().await.unwrap();
-    // The server may have closed before all is sent.
+    // The server may close before everything is sent.
     let _ = stream.write_all(&bytes).await;
     let answer = until_closed(&mut stream).await;
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
         "{answer}"
     );
-    assert!(running.ask().await.unwrap().starts_with("HTTP/1.1 200"));
+    assert!(
+        running
+            .status_line()
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200")
+    );
 }

@@ -1,4 +1,4 @@
-//! What once ended the process, or lost an object, named after it.
+//! Regression tests of defects that crashed the process or lost an object.
 
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -57,7 +57,7 @@ async fn a_patch_that_copies_an_object_into_its_own_leaf_is_refused() {
 }
 
 #[tokio::test]
-async fn a_column_with_filters_in_filters_stays_empty() {
+async fn a_column_with_nested_filters_stays_empty() {
     let server = Server::start();
     let mut deep = anything("columns");
     deep["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
@@ -93,7 +93,7 @@ async fn an_index_far_before_the_first_item_finds_nothing() {
 }
 
 #[tokio::test]
-async fn a_scale_path_without_end_makes_no_object_without_end() {
+async fn an_unbounded_scale_path_creates_no_unbounded_object() {
     let server = Server::start();
     let mut deep = anything("scales");
     deep["spec"]["versions"][0]["subresources"] = json!({"scale": {
@@ -115,7 +115,7 @@ async fn a_scale_path_without_end_makes_no_object_without_end() {
 }
 
 #[tokio::test]
-async fn an_object_that_could_not_be_read_again_is_refused() {
+async fn an_object_that_could_not_be_read_back_is_refused() {
     let server = Server::start();
     server.define(&anything("deeps")).await;
     for (depth, expected) in [(90, StatusCode::CREATED), (123, StatusCode::BAD_REQUEST)] {
@@ -129,7 +129,7 @@ async fn an_object_that_could_not_be_read_again_is_refused() {
 }
 
 #[tokio::test]
-async fn an_object_that_grows_patch_by_patch_is_stopped() {
+async fn an_object_cannot_grow_without_bound_by_patches() {
     let server = Server::start();
     server.define(&anything("growing")).await;
     server

@@ -1,4 +1,4 @@
-//! Many watches, and watches that do not read.
+//! Many watches, and watches whose client does not read.
 
 use allocation_counter::measure;
 use apiserver::Options;
@@ -9,7 +9,7 @@ use crate::client::{CONFIG_MAPS, Server, config_map, events};
 const FROM_NOW: &str = "watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
 
 #[tokio::test]
-async fn a_thousand_watches_each_see_every_event() {
+async fn each_of_a_thousand_watches_gets_every_event() {
     const WATCHES: usize = 1000;
     const WRITES: usize = 10;
     let server = Server::start();
@@ -39,7 +39,7 @@ async fn a_thousand_watches_each_see_every_event() {
 }
 
 #[test]
-fn a_watch_that_does_not_read_costs_no_memory_and_is_told_that_it_is_too_late() {
+fn a_watch_that_does_not_read_costs_no_memory_and_expires() {
     const HISTORY: usize = 100;
     const SIZE: usize = 4096;
     const MOST: i64 = 64 * 1024;
@@ -57,7 +57,7 @@ fn a_watch_that_does_not_read_costs_no_memory_and_is_told_that_it_is_too_late() 
         for _ in 0..10 {
             slow.push(server.open(&format!("{CONFIG_MAPS}?{FROM_NOW}")).await);
         }
-        // One of them has read once, so it has come as far as to wait.
+        // One of them has read once, so it is already waiting.
         server.post(CONFIG_MAPS, &config_map("b", "0")).await.ok();
         assert_eq!(events(&mut slow[0]).await.unwrap().len(), 1);
         (server, slow)
@@ -75,7 +75,7 @@ fn a_watch_that_does_not_read_costs_no_memory_and_is_told_that_it_is_too_late() 
     let counted = measure(|| write(20 * HISTORY));
     assert!(
         counted.bytes_current < MOST,
-        "{} bytes more are held",
+        "{} bytes more are allocated",
         counted.bytes_current
     );
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Who answers for a Service: the pods behind it, or somebody inside the process.
+//! Backends of Services: pods, or handlers inside the process.
 
 use http::Request;
 use sandbox::Backend;
@@ -90,7 +90,7 @@ async fn webhooks_fail_without_virt_api_and_without_a_ca_that_signed_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_answers_for_its_service_from_inside_the_process() {
+async fn an_operator_serves_its_service_from_inside_the_process() {
     let cluster = installed().await;
     let client = cluster.client();
     let definition = json!({

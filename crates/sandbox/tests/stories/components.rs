@@ -1,4 +1,4 @@
-//! KubeVirt that is not there, comes, goes, or does not answer.
+//! KubeVirt that is missing, installed later, removed or unreachable.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ async fn a_cluster_without_kubevirt_gets_it_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubevirt_that_is_removed_takes_its_objects_with_it_and_may_come_again() {
+async fn removing_kubevirt_deletes_its_objects_and_it_can_be_installed_again() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let vms = api(&client, "kubevirt.io", "v1", "VirtualMachine");
@@ -84,7 +84,7 @@ async fn kubevirt_that_is_removed_takes_its_objects_with_it_and_may_come_again()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_virt_api_vms_cannot_be_written_until_it_is_back() {
+async fn vms_cannot_be_written_while_virt_api_is_unreachable() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let vms = api(&client, "kubevirt.io", "v1", "VirtualMachine");
@@ -102,8 +102,8 @@ async fn without_virt_api_vms_cannot_be_written_until_it_is_back() {
     .unwrap();
     create(&vms, vm("web")).await.unwrap();
     until(&vms, "web", |vm| printable(vm) == "Running").await;
-    let fault = async |word: serde_json::Value| {
-        let patch = json!({"metadata": {"annotations": {"sandbox.vitistack.io/fail": word}}});
+    let fault = async |fault: serde_json::Value| {
+        let patch = json!({"metadata": {"annotations": {"sandbox.vitistack.io/fail": fault}}});
         let params = PatchParams::default();
         let name = "virtualmachines.kubevirt.io";
         definitions
@@ -135,7 +135,7 @@ async fn without_virt_api_vms_cannot_be_written_until_it_is_back() {
         panic!("an answer of the server")
     };
     assert_eq!(refused.code, 503);
-    // What runs is still to be seen, and a deletion is taken though not carried out.
+    // Running VMs are still readable, and a deletion is accepted but not completed.
     vms.get("web").await.unwrap();
     vms.delete("web", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! Disks and interfaces that come and go while a guest runs.
+//! Hotplug of disks and interfaces.
 
 use kube::{
     Api, Client,
@@ -143,7 +143,7 @@ async fn a_hotpluggable_volume_is_attached_to_a_running_guest_grows_and_is_detac
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_not_hotpluggable_waits_for_a_restart() {
+async fn a_volume_that_is_not_hotpluggable_requires_a_restart() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client).await;
@@ -194,7 +194,7 @@ async fn a_hotpluggable_volume_of_another_bus_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interface_reaches_a_running_guest_by_moving_it_and_leaves_at_once() {
+async fn an_interface_is_added_by_a_migration_and_removed_at_once() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client).await;
@@ -244,7 +244,7 @@ async fn an_interface_reaches_a_running_guest_by_moving_it_and_leaves_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interface_that_is_just_removed_waits_for_a_restart() {
+async fn an_interface_that_is_not_marked_absent_requires_a_restart() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let (vms, _) = running(&cluster.client()).await;
     change(

@@ -1,4 +1,4 @@
-//! KubeVirt that is installed by somebody: from the dump of its strategy to its end.
+//! KubeVirt in managed mode: from the dump of its install strategy to its removal.
 
 use std::{io::Read as _, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{api, claim, cluster_api, create, printable, until, vm};
 
 pub(super) const NAMESPACE: &str = "kubevirt";
 
-/// A cluster that waits for KubeVirt, with what its operator's manifest brings.
+/// A cluster without KubeVirt, with the objects of its operator's manifest.
 async fn cluster(faults: &str) -> Cluster {
     let setup = Setup {
         kubevirt: KubeVirtMode::Managed,
@@ -63,7 +63,7 @@ fn job(version: &str) -> Value {
     })
 }
 
-/// The documents that the dump of a version leaves, mended where they cannot be applied as they are.
+/// Documents of a version's install strategy, repaired where they cannot be applied as they are.
 async fn dump(client: &Client, version: &str) -> Vec<Value> {
     let jobs = within(client, "batch", "Job");
     create(&jobs, job(version)).await.unwrap();
@@ -72,8 +72,8 @@ async fn dump(client: &Client, version: &str) -> Vec<Value> {
         .await
         .unwrap();
     let maps = within(client, "", "ConfigMap");
-    let ours = ListParams::default().labels("kubevirt.io/install-strategy");
-    let map = maps.list(&ours).await.unwrap().items.pop().unwrap();
+    let strategies = ListParams::default().labels("kubevirt.io/install-strategy");
+    let map = maps.list(&strategies).await.unwrap().items.pop().unwrap();
     maps.delete(
         map.metadata.name.as_ref().unwrap(),
         &DeleteParams::default(),
@@ -93,7 +93,7 @@ async fn dump(client: &Client, version: &str) -> Vec<Value> {
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     objects.retain(|object| {
         let kind = object["kind"].as_str().unwrap();
-        // Of OpenShift, made by the installer, or in need of a virt-api that answers.
+        // Specific to OpenShift, created by the installer, or in need of a reachable virt-api.
         !matches!(
             kind,
             "SecurityContextConstraints" | "Route" | "Secret" | "ConfigMap"
@@ -108,7 +108,7 @@ async fn dump(client: &Client, version: &str) -> Vec<Value> {
     objects
 }
 
-/// A CA, and a certificate of it for virt-api: what goes into bundles and into the Secret.
+/// A CA in PEM, and the Secret of a virt-api certificate that it signed.
 pub(super) fn certificates() -> (String, Value) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
@@ -194,7 +194,7 @@ pub(super) async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn guests_run_on_a_kubevirt_that_was_installed_from_its_dump() {
+async fn guests_run_on_a_kubevirt_installed_from_its_strategy() {
     let cluster = installed().await;
     let client = cluster.client();
     run_a_guest(&client, "web").await;
@@ -211,7 +211,7 @@ async fn guests_run_on_a_kubevirt_that_was_installed_from_its_dump() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_known_of_guests_before_kubevirt_is_installed() {
+async fn vms_are_unknown_before_kubevirt_is_installed() {
     let cluster = cluster("").await;
     let client = cluster.client();
     let nodes = cluster_api(&client, "", "v1", "Node");
@@ -231,7 +231,7 @@ async fn nothing_is_known_of_guests_before_kubevirt_is_installed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_does_not_exist_cannot_be_dumped() {
+async fn an_unknown_release_cannot_be_dumped() {
     let cluster = cluster("").await;
     let client = cluster.client();
     let mut dump = job("v9.0.0");
@@ -265,7 +265,7 @@ async fn a_release_that_does_not_exist_cannot_be_dumped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_its_components_kubevirt_rests_and_guests_go_on() {
+async fn guests_keep_running_without_kubevirts_components() {
     let cluster = installed().await;
     let client = cluster.client();
     run_a_guest(&client, "web").await;
@@ -306,7 +306,7 @@ async fn without_its_components_kubevirt_rests_and_guests_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_canary_whose_image_crashes_holds_up_the_rollout_until_the_old_one_is_back() {
+async fn a_crashing_canary_blocks_the_rollout_until_the_rollback() {
     let faults = "- {kind: Pod, fault: 'CrashLoopBackOff=virt-handler:v1.9.1'}\n";
     let cluster = cluster(faults).await;
     let client = cluster.client();
@@ -335,9 +335,9 @@ async fn a_canary_whose_image_crashes_holds_up_the_rollout_until_the_old_one_is_
     })
     .await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let held = sets.get("virt-handler").await.unwrap();
-    assert_eq!(held.data["status"]["updatedNumberScheduled"], 1);
-    assert_eq!(held.data["status"]["numberReady"], 2);
+    let blocked = sets.get("virt-handler").await.unwrap();
+    assert_eq!(blocked.data["status"]["updatedNumberScheduled"], 1);
+    assert_eq!(blocked.data["status"]["numberReady"], 2);
     let pods = within(&client, "", "Pod");
     let handlers = ListParams::default().labels("kubevirt.io=virt-handler");
     let restarts = pods.list(&handlers).await.unwrap().items.iter().any(|pod| {

@@ -1,4 +1,4 @@
-//! What people and tests do with a whole cluster, without a socket and on virtual time.
+//! Scenarios in a whole in-memory cluster, on virtual time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -44,7 +44,7 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> Result<DynamicObject
     api.create(&PostParams::default(), &object).await
 }
 
-/// Waits, on virtual time, until an object is as wanted.
+/// Waits on virtual time until an object satisfies a condition.
 async fn until(
     api: &Api<DynamicObject>,
     name: &str,
@@ -90,7 +90,7 @@ fn printable(vm: &DynamicObject) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_virtual_machine_runs_is_stopped_by_its_subresource_and_leaves_nothing() {
+async fn a_vm_runs_is_stopped_by_its_subresource_and_is_deleted() {
     let setup = Setup {
         speed: Speed::Real,
         ..Setup::seeded(1)
@@ -137,7 +137,7 @@ async fn a_virtual_machine_runs_is_stopped_by_its_subresource_and_leaves_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn virt_api_refuses_in_its_own_words_and_fills_in_what_is_left_out() {
+async fn virt_api_validates_with_its_messages_and_defaults_vms() {
     let cluster = Cluster::start(Setup::seeded(2), None).await.unwrap();
     let vms = api(&cluster.client(), "kubevirt.io", "v1", "VirtualMachine");
     let mut wrong = vm("wrong");
@@ -201,7 +201,7 @@ async fn a_service_account_has_exactly_the_rights_of_its_roles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roles_are_filled_from_the_roles_that_they_select() {
+async fn aggregated_roles_get_the_rules_of_the_selected_roles() {
     let cluster = Cluster::start(Setup::seeded(4), None).await.unwrap();
     let roles = cluster_api(
         &cluster.client(),
@@ -241,7 +241,7 @@ async fn roles_are_filled_from_the_roles_that_they_select() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_that_was_compacted_is_told_that_it_is_gone() {
+async fn a_watch_from_a_compacted_version_is_gone() {
     let cluster = Cluster::start(Setup::seeded(5), None).await.unwrap();
     let claims = api(&cluster.client(), "", "v1", "PersistentVolumeClaim");
     let old = create(&claims, claim("a"))
@@ -268,7 +268,7 @@ async fn a_watch_from_a_version_that_was_compacted_is_told_that_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_was_kept_goes_on_where_it_ended() {
+async fn a_stored_cluster_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let before = Cluster::start(Setup::seeded(6), Some(folder.path()))
         .await
@@ -304,7 +304,7 @@ async fn a_cluster_that_was_kept_goes_on_where_it_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_in_a_circle_do_not_wait_for_one_another() {
+async fn circular_owner_references_do_not_block_deletion() {
     let cluster = Cluster::start(Setup::seeded(8), None).await.unwrap();
     let maps = api(&cluster.client(), "", "v1", "ConfigMap");
     let map =

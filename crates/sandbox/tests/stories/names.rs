@@ -1,4 +1,4 @@
-//! VirtualMachines whose names a pod cannot have, and pods that are refused.
+//! VMs with names that are invalid for pods, and refused pods.
 
 use kube::api::{DynamicObject, ListParams};
 use sandbox::{Cluster, Setup};
@@ -7,13 +7,13 @@ use serde_json::json;
 use super::{api, claim, create, printable, until, vm};
 
 #[tokio::test(start_paused = true)]
-async fn a_name_with_dots_or_of_any_length_starts_with_its_first_part_as_the_hostname() {
+async fn the_hostname_of_a_long_or_dotted_name_is_its_first_label() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let vms = api(&client, "kubevirt.io", "v1", "VirtualMachine");
     let pods = api(&client, "", "v1", "Pod");
     let claims = api(&client, "", "v1", "PersistentVolumeClaim");
-    for (name, asked, hostname) in [
+    for (name, requested, hostname) in [
         ("web.example.org", "", "web"),
         (&"x".repeat(80), "", &"x".repeat(63)),
         ("other.example.org", "front", "front"),
@@ -21,7 +21,7 @@ async fn a_name_with_dots_or_of_any_length_starts_with_its_first_part_as_the_hos
         create(&claims, claim(name)).await.unwrap();
         let mut vm = vm(name);
         let spec = &mut vm["spec"]["template"]["spec"];
-        spec["hostname"] = json!(asked);
+        spec["hostname"] = json!(requested);
         spec["volumes"][0]["persistentVolumeClaim"]["claimName"] = json!(name);
         create(&vms, vm).await.unwrap();
         until(&vms, name, |vm| printable(vm) == "Running").await;
@@ -35,14 +35,14 @@ async fn a_name_with_dots_or_of_any_length_starts_with_its_first_part_as_the_hos
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_whose_pod_is_invalid_says_so() {
+async fn a_vm_reports_an_invalid_pod() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let vms = api(&client, "kubevirt.io", "v1", "VirtualMachine");
     let events = api(&client, "", "v1", "Event");
     let claims = api(&client, "", "v1", "PersistentVolumeClaim");
     create(&claims, claim("root")).await.unwrap();
-    // What is left of it ends with a hyphen, as no hostname may.
+    // Truncated, it ends with a hyphen, which is invalid for a hostname.
     let name = format!("{}-y", "x".repeat(62));
     create(&vms, vm(&name)).await.unwrap();
 
@@ -59,12 +59,12 @@ async fn a_vm_whose_pod_is_invalid_says_so() {
             && message.contains("spec.hostname: Invalid value: \"xxx"),
         "{message}"
     );
-    let told = events.list(&ListParams::default()).await.unwrap();
+    let events = events.list(&ListParams::default()).await.unwrap();
     assert!(
-        told.items.iter().any(|event| {
+        events.items.iter().any(|event| {
             let message = event.data["message"].as_str().unwrap_or_default();
             event.data["reason"] == "FailedCreate" && message.starts_with("Error creating pod: ")
         }),
-        "{told:?}"
+        "{events:?}"
     );
 }

@@ -1,4 +1,5 @@
-//! Guests that others stop, pause, evict or that stop themselves: what one sees of it.
+//! Guests that are stopped, paused or evicted, or that stop themselves: the statuses a user
+//! observes.
 
 use kube::{
     Api, Client,
@@ -30,7 +31,7 @@ async fn running(client: &Client, strategy: Value) -> (Api<DynamicObject>, Api<D
     (vms, instances)
 }
 
-async fn ask(client: &Client, resource: &str, part: &str, body: Value) {
+async fn put_subresource(client: &Client, resource: &str, part: &str, body: Value) {
     let path = format!("/apis/subresources.kubevirt.io/v1/namespaces/default/{resource}");
     let mut request = Request::new(path)
         .create_subresource(part, "web", &PostParams::default(), body.to_string().into())
@@ -39,13 +40,13 @@ async fn ask(client: &Client, resource: &str, part: &str, body: Value) {
     client.request_text(request).await.unwrap();
 }
 
-/// What a person sees as time goes by, each state once.
+/// The statuses over time, each one once.
 async fn history(
     vms: &Api<DynamicObject>,
     instances: &Api<DynamicObject>,
     seconds: u32,
 ) -> Vec<String> {
-    let mut seen: Vec<String> = Vec::new();
+    let mut states: Vec<String> = Vec::new();
     for _ in 0..seconds * 50 {
         let vm = vms.get("web").await.unwrap();
         let vmi = instances.get_opt("web").await.unwrap();
@@ -53,12 +54,12 @@ async fn history(
             vmi.data["status"]["phase"].as_str().unwrap_or_default()
         });
         let state = format!("{} {phase}", printable(&vm));
-        if seen.last() != Some(&state) {
-            seen.push(state);
+        if states.last() != Some(&state) {
+            states.push(state);
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    seen
+    states
 }
 
 async fn evict(client: &Client) -> Result<(), kube::Error> {
@@ -79,24 +80,27 @@ async fn evict(client: &Client) -> Result<(), kube::Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_is_evicted_shuts_down_and_is_started_again() {
+async fn an_evicted_guest_shuts_down_and_is_restarted() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client, Value::Null).await;
     let before = instances.get("web").await.unwrap().metadata.uid;
     evict(&client).await.unwrap();
-    let seen = history(&vms, &instances, 5).await;
-    assert!(seen.contains(&"Stopped Succeeded".to_owned()), "{seen:?}");
-    assert_eq!(seen.last().unwrap(), "Running Running", "{seen:?}");
+    let states = history(&vms, &instances, 5).await;
     assert!(
-        !seen.iter().any(|state| state.contains("Failed")),
-        "{seen:?}"
+        states.contains(&"Stopped Succeeded".to_owned()),
+        "{states:?}"
+    );
+    assert_eq!(states.last().unwrap(), "Running Running", "{states:?}");
+    assert!(
+        !states.iter().any(|state| state.contains("Failed")),
+        "{states:?}"
     );
     assert_ne!(instances.get("web").await.unwrap().metadata.uid, before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_with_an_eviction_strategy_moves_instead() {
+async fn a_guest_with_an_eviction_strategy_is_migrated() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client, json!("LiveMigrate")).await;
@@ -110,14 +114,14 @@ async fn a_guest_with_an_eviction_strategy_moves_instead() {
         "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\" denied the request: \
          Eviction triggered evacuation of VMI \"default/web\""
     );
-    let marked = instances.get("web").await.unwrap();
+    let vmi = instances.get("web").await.unwrap();
     assert_eq!(
-        marked.data["status"]["evacuationNodeName"],
+        vmi.data["status"]["evacuationNodeName"],
         before.data["status"]["nodeName"]
     );
-    let seen = history(&vms, &instances, 5).await;
+    let states = history(&vms, &instances, 5).await;
     assert_eq!(
-        seen,
+        states,
         ["Running Running", "Migrating Running", "Running Running"]
     );
     let moved = instances.get("web").await.unwrap();
@@ -130,7 +134,7 @@ async fn a_guest_with_an_eviction_strategy_moves_instead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_shuts_itself_down_is_started_again() {
+async fn a_guest_that_shuts_itself_down_is_restarted() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client, Value::Null).await;
@@ -140,35 +144,41 @@ async fn a_guest_that_shuts_itself_down_is_started_again() {
         .patch("web", &params, &Patch::Merge(&patch))
         .await
         .unwrap();
-    let seen = history(&vms, &instances, 5).await;
-    assert!(seen.contains(&"Stopped Succeeded".to_owned()), "{seen:?}");
-    assert_eq!(seen.last().unwrap(), "Running Running", "{seen:?}");
+    let states = history(&vms, &instances, 5).await;
+    assert!(
+        states.contains(&"Stopped Succeeded".to_owned()),
+        "{states:?}"
+    );
+    assert_eq!(states.last().unwrap(), "Running Running", "{states:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn stop_start_restart_and_pause_are_seen_on_the_vm() {
+async fn stop_start_restart_and_pause_show_in_the_vms_status() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let (vms, instances) = running(&client, Value::Null).await;
 
-    ask(&client, "virtualmachineinstances", "pause", json!({})).await;
+    put_subresource(&client, "virtualmachineinstances", "pause", json!({})).await;
     let paused = until(&vms, "web", |vm| printable(vm) == "Paused").await;
     assert_eq!(paused.data["spec"]["runStrategy"], "Always");
-    ask(&client, "virtualmachineinstances", "unpause", json!({})).await;
+    put_subresource(&client, "virtualmachineinstances", "unpause", json!({})).await;
     until(&vms, "web", |vm| printable(vm) == "Running").await;
 
-    ask(&client, "virtualmachines", "restart", json!({})).await;
-    let seen = history(&vms, &instances, 5).await;
-    assert!(seen.contains(&"Stopping Running".to_owned()), "{seen:?}");
-    assert_eq!(seen.last().unwrap(), "Running Running", "{seen:?}");
+    put_subresource(&client, "virtualmachines", "restart", json!({})).await;
+    let states = history(&vms, &instances, 5).await;
+    assert!(
+        states.contains(&"Stopping Running".to_owned()),
+        "{states:?}"
+    );
+    assert_eq!(states.last().unwrap(), "Running Running", "{states:?}");
 
-    ask(&client, "virtualmachines", "stop", json!({})).await;
-    let seen = history(&vms, &instances, 5).await;
-    assert_eq!(seen.last().unwrap(), "Stopped -", "{seen:?}");
+    put_subresource(&client, "virtualmachines", "stop", json!({})).await;
+    let states = history(&vms, &instances, 5).await;
+    assert_eq!(states.last().unwrap(), "Stopped -", "{states:?}");
     let stopped = vms.get("web").await.unwrap();
     assert_eq!(stopped.data["spec"]["runStrategy"], "Halted");
 
-    ask(&client, "virtualmachines", "start", json!({})).await;
+    put_subresource(&client, "virtualmachines", "start", json!({})).await;
     until(&vms, "web", |vm| printable(vm) == "Running").await;
     let started = vms.get("web").await.unwrap();
     assert_eq!(started.data["spec"]["runStrategy"], "Always");

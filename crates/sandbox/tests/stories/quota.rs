@@ -1,4 +1,4 @@
-//! Namespaces with limits.
+//! Namespaces with ResourceQuotas.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use sandbox::{Cluster, Setup};
@@ -26,7 +26,7 @@ fn is_counted(quota: &DynamicObject) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_whose_pod_exceeds_the_quota_says_so_and_starts_when_there_is_room() {
+async fn a_vm_over_quota_reports_it_and_starts_once_the_quota_allows() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let quotas = api(&client, "", "v1", "ResourceQuota");
@@ -82,7 +82,7 @@ async fn a_vm_whose_pod_exceeds_the_quota_says_so_and_starts_when_there_is_room(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_grows_is_charged_for_the_difference() {
+async fn an_expanded_claim_is_charged_for_the_difference() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let quotas = api(&client, "", "v1", "ResourceQuota");

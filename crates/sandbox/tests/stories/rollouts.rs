@@ -1,4 +1,5 @@
-//! What an installer relies on: the pace of a rollout, and the end of a definition.
+//! Behaviour that an installer relies on: rollout bounds, and deletion of
+//! CustomResourceDefinitions.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::{api, cluster_api, create, installed::patch, until};
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_set_follows_its_share_of_unavailable_pods_while_it_rolls() {
+async fn a_daemon_set_rollout_respects_max_unavailable() {
     let setup = Setup {
         nodes: 20,
         ..Setup::seeded(3)
@@ -57,9 +58,9 @@ async fn a_daemon_set_follows_its_share_of_unavailable_pods_while_it_rolls() {
     )
     .await;
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let held = status(&sets.get("agent").await.unwrap());
-    assert_eq!(held["updatedNumberScheduled"], 2);
-    assert_eq!(held["numberReady"], 18);
+    let blocked = status(&sets.get("agent").await.unwrap());
+    assert_eq!(blocked["updatedNumberScheduled"], 2);
+    assert_eq!(blocked["numberReady"], 18);
 
     let healed = json!({"metadata": {"annotations": {"sandbox.vitistack.io/fail": null}}});
     patch(&sets, "agent", healed).await;
@@ -70,7 +71,7 @@ async fn a_daemon_set_follows_its_share_of_unavailable_pods_while_it_rolls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_says_when_its_objects_are_gone_and_waits_for_its_own_finalizers() {
+async fn a_definition_terminates_after_its_objects_and_finalizers() {
     let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
     let client = cluster.client();
     let definitions = cluster_api(
@@ -80,8 +81,8 @@ async fn a_definition_says_when_its_objects_are_gone_and_waits_for_its_own_final
         "CustomResourceDefinition",
     );
     let name = "virtualmachinepreferences.instancetype.kubevirt.io";
-    let held = json!({"metadata": {"finalizers": ["kubevirt.io/virtOperatorFinalizer"]}});
-    patch(&definitions, name, held).await;
+    let finalizer = json!({"metadata": {"finalizers": ["kubevirt.io/virtOperatorFinalizer"]}});
+    patch(&definitions, name, finalizer).await;
     let preferences = api(
         &client,
         "instancetype.kubevirt.io",
