@@ -138,14 +138,17 @@ fn objects_that_block_the_removal_are_named_with_their_finalizer() {
         let kubevirt = scenario
             .until_within(60, "KubeVirt", NAME, |kubevirt| {
                 let message = condition(kubevirt, "Progressing")["message"].to_string();
-                let words = ["default/blocked", "held by example.com/backup"];
+                let words = [
+                    "default/blocked",
+                    "blocked by finalizers example.com/backup",
+                ];
                 words.iter().all(|words| message.contains(words))
             })
             .await;
         assert_eq!(*condition(&kubevirt, "Synchronized"), Value::Null);
         scenario
             .until_event(60, |reason, text| {
-                reason == "Waiting" && text.contains("held by example.com/backup")
+                reason == "Waiting" && text.contains("blocked by finalizers example.com/backup")
             })
             .await;
         scenario.shorten_deadlines().await;

@@ -272,7 +272,10 @@ impl<'a> Removal<'a> {
                 outcome.wait(&id, message);
             } else {
                 let finalizers = finalizers.join(", ");
-                outcome.wait_blocked(&id, format!("{message}, held by {finalizers}"));
+                outcome.wait_blocked(
+                    &id,
+                    format!("{message}, blocked by finalizers {finalizers}"),
+                );
             }
         }
         if is_fresh {

@@ -253,7 +253,7 @@ impl StageOutcome {
             self.wait(&live.id, "is being deleted");
         } else {
             let finalizers = live.finalizers.join(", ");
-            let message = format!("is being deleted and held by {finalizers}");
+            let message = format!("is being deleted, blocked by finalizers {finalizers}");
             self.wait_blocked(&live.id, message);
         }
     }
