@@ -59,12 +59,12 @@ fn main() {
                 .sum()
         ),
     );
-    tell("unpacked", rounds, || drop(black_box(unpack())));
-    tell("parsed", rounds, || drop(black_box(parse(&text))));
-    tell("prepared", rounds, || {
+    measure("unpacked", rounds, || drop(black_box(unpack())));
+    measure("parsed", rounds, || drop(black_box(parse(&text))));
+    measure("prepared", rounds, || {
         drop(black_box(wanted.prepare(&strategy)));
     });
-    tell("all of it", rounds, || {
+    measure("all of it", rounds, || {
         let strategy = parse(&unpack());
         drop(black_box(wanted.prepare(&strategy)));
     });
@@ -76,7 +76,7 @@ fn main() {
 }
 
 /// Best and median duration of several rounds, and the peak memory of one.
-fn tell(what: &str, rounds: usize, mut work: impl FnMut()) {
+fn measure(label: &str, rounds: usize, mut work: impl FnMut()) {
     let mut times: Vec<Duration> = (0..rounds)
         .map(|_| {
             let start = Instant::now();
@@ -88,7 +88,7 @@ fn tell(what: &str, rounds: usize, mut work: impl FnMut()) {
     let milliseconds = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
     let counted = allocation_counter::measure(work);
     println!(
-        "{what:<12} best {:>6.1} ms   median {:>6.1} ms   peak {:>6.1} MiB   {:>7} allocations",
+        "{label:<12} best {:>6.1} ms   median {:>6.1} ms   peak {:>6.1} MiB   {:>7} allocations",
         milliseconds(times.first()),
         milliseconds(times.get(times.len() / 2)),
         mebibytes(usize::try_from(counted.bytes_max).unwrap_or_default()),

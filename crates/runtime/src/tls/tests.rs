@@ -235,7 +235,7 @@ async fn a_body_that_is_too_large_is_refused() {
 async fn large_bodies_are_read_one_at_a_time_beside_small_ones() {
     let (bytes, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let go = Arc::new(Semaphore::new(0));
-    let held: Handler = {
+    let blocking: Handler = {
         let (bytes, most, go) = (Arc::clone(&bytes), Arc::clone(&most), Arc::clone(&go));
         Arc::new(move |request: Request<Bytes>| {
             let (bytes, go) = (Arc::clone(&bytes), Arc::clone(&go));
@@ -250,7 +250,7 @@ async fn large_bodies_are_read_one_at_a_time_beside_small_ones() {
             .boxed()
         })
     };
-    let server = Running::with_certificate(held);
+    let server = Running::with_certificate(blocking);
     let (long, short) = ("x".repeat(MAX_BODY_BYTES), "x".repeat(MAX_SMALL_BODY_BYTES));
     let bodies = [&long, &long, &long, &short, &short];
     let posts = futures::future::join_all(bodies.map(|body| server.post(body)));
