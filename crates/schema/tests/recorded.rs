@@ -19,7 +19,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/cases.y
 const HEADER: &str = "\
 # What a real kube-apiserver says to these objects, and to these changes (old, then spec).
 # Recorded by crates/schema/tests/recorded.rs: `case`, `kind`, `old` and `spec` are written by
-# hand, `refused` is the server's answer, and `incomplete` tells that it held back its CEL rules.
+# hand, `refused` is the server's answer, and `incomplete` means that it did not evaluate its CEL rules.
 ";
 
 #[derive(Serialize, Deserialize)]

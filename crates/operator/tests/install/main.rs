@@ -6,6 +6,7 @@
 //! that `KUBEVIRT_OPERATOR_DATA` names, and are ignored by default.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]

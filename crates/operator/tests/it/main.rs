@@ -1,6 +1,7 @@
 //! Commands as users run them, and files of the repository that must stay up to date.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]

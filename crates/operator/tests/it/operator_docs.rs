@@ -304,16 +304,11 @@ fn every_reason_of_conditions_and_events_is_documented() {
         .filter_map(|rest| {
             let arguments = rest.split(')').next()?;
             arguments.split_once('"').map(|(_, literal)| literal)
-        })
-        .filter(|literal| {
-            literal
-                .split('"')
-                .next()
-                .is_some_and(|word| !word.contains(' '))
         });
-        for word in constants.chain(literals) {
-            reasons.insert(word.split('"').next().unwrap().to_owned());
-        }
+        let words = constants.chain(literals);
+        let words = words.map(|rest| rest.split('"').next().unwrap());
+        // Messages are sentences.
+        reasons.extend(words.filter(|word| !word.contains(' ')).map(str::to_owned));
     }
     for known in [
         "Ready",

@@ -64,7 +64,9 @@ fn a_strategy_of_another_release_is_refused() {
     assert_eq!(output.stdout, b"");
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("the install strategy is of v1.9.0, and v1.8.4 is asked for"),
+        stderr.contains(
+            "the install strategy is of version v1.9.0, but the KubeVirt resource asks for v1.8.4"
+        ),
         "{stderr}"
     );
 }

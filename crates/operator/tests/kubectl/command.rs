@@ -75,7 +75,7 @@ fn the_sandbox_says_when_no_operator_reconciles_machines() {
         kubeconfig.display()
     );
     for printed in [
-        "No operator acts on Machines",
+        "No operator reconciles Machines",
         "apply -f config/rbac\n",
         &run,
     ] {

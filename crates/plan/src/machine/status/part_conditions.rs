@@ -97,14 +97,15 @@ fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Condit
             let message = "the guest crashed, or could not start";
             ConditionUpdate::as_false(type_, reason::VM_FAILED, message)
         }
-        None => match view.vm {
-            Some(vm) => ConditionUpdate::as_true(type_, reason::VM_CREATED, created(vm)),
-            None => {
+        None => {
+            if let Some(vm) = view.vm {
+                ConditionUpdate::as_true(type_, reason::VM_CREATED, created(vm))
+            } else {
                 let name = vm_name(view.input.observed.machine);
                 let message = format!("VirtualMachine {name} has not been created");
                 ConditionUpdate::as_false(type_, reason::VM_PENDING, message)
             }
-        },
+        }
     }
 }
 
