@@ -39,7 +39,7 @@ pub(super) fn addresses(status: &InstanceStatus, interfaces: &[&str]) -> Address
 }
 
 /// Drops addresses that no status shows: link-local addresses, duplicates, and all beyond
-/// [`MAX_ADDRESSES`] + 1.
+/// `MAX_ADDRESSES` + 1.
 pub fn trim_addresses(instance: &mut ObservedInstance) {
     let interfaces = &mut instance.status.interfaces;
     for interface in interfaces.iter_mut() {
