@@ -10,7 +10,7 @@
 use std::{env, process::Command};
 
 #[test]
-#[ignore = "wants a real API server: e2e/run conformance"]
+#[ignore = "needs a real API server: e2e/run conformance"]
 fn a_real_server_answers_as_recorded() {
     let kubeconfig = env::var_os("KUBECONFIG").expect("KUBECONFIG is set: run e2e/run conformance");
     let level = env::var_os("CONFORMANCE_LEVEL").unwrap_or_else(|| "essence".into());
