@@ -38,8 +38,8 @@ pub use plan::{
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
-    Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,
-    SizingSource, UserData,
+    Attachment, Bootloader, CloudInit, DataVolumeContent, Identity, ResolvedDisk,
+    ResolvedInterface, ResolvedMachine, ResolvedSource, SizingSource, UserData,
 };
 pub use status::trim_addresses;
 pub use surroundings::{CloneSources, Known, Lookup, Surroundings};

@@ -1,8 +1,11 @@
 //! Detection of Machines that have nothing to boot.
 
-use api::{DiskSource, DiskType, Machine, labels};
+use api::{DiskType, Machine, labels};
 
-use super::{Note, ResolvedDisk, ResolvedMachine, switches::is_switched_on};
+use super::{
+    DataVolumeContent, Note, ResolvedDisk, ResolvedMachine, ResolvedSource,
+    switches::is_switched_on,
+};
 
 /// A warning if every disk starts empty and there is neither a CD-ROM nor an interface to boot from. Never
 /// an error, because somebody may fill a disk by other means; adopted disks count as filled.
@@ -27,8 +30,11 @@ pub fn nothing_to_boot(of: &Machine, machine: &ResolvedMachine) -> Option<Note> 
 }
 
 fn starts_empty(disk: &ResolvedDisk) -> bool {
-    let is_filled = |source: &DiskSource| source.blank.is_none();
-    disk.type_ == DiskType::Disk && !disk.source.as_ref().is_some_and(is_filled)
+    let is_empty = matches!(
+        disk.source,
+        ResolvedSource::Empty | ResolvedSource::DataVolume(DataVolumeContent::Blank)
+    );
+    disk.type_ == DiskType::Disk && is_empty
 }
 
 #[cfg(test)]

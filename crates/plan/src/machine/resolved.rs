@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    AccessMode, DiskBus, DiskSource, DiskType, NetworkModel, PowerState, VolumeMode,
-    kubevirt::CpuTopology,
+    AccessMode, DiskBus, DiskType, HttpSource, NetworkModel, ObjectSource, PowerState,
+    RegistrySource, VolumeMode, kubevirt::CpuTopology,
 };
 
 use crate::Quantity;
@@ -99,11 +99,40 @@ pub struct ResolvedDisk {
     pub volume_mode: VolumeMode,
     pub type_: DiskType,
     pub bus: DiskBus,
-    pub source: Option<DiskSource>,
+    pub source: ResolvedSource,
     /// Position in the boot order, from 1.
     pub boot_order: Option<u32>,
     /// Whether the spec lists it; otherwise it comes with the size.
     pub is_listed: bool,
+}
+
+/// Initial content of a disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResolvedSource {
+    /// None: the operator creates the claim, and CDI is not involved.
+    Empty,
+    /// A DataVolume, which CDI fills once.
+    DataVolume(DataVolumeContent),
+}
+
+impl ResolvedSource {
+    /// Whether a DataVolume creates and fills the claim.
+    pub fn is_data_volume(&self) -> bool {
+        matches!(self, Self::DataVolume(_))
+    }
+}
+
+/// What CDI fills a DataVolume with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataVolumeContent {
+    Http(HttpSource),
+    Registry(RegistrySource),
+    Pvc(ObjectSource),
+    Snapshot(ObjectSource),
+    /// Whatever a DataSource refers to.
+    DataSource(ObjectSource),
+    /// An empty disk image.
+    Blank,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -109,7 +109,7 @@ impl<'a> ExistingDisk<'a> {
 
     /// The object that decides the ownership: a claim that CDI created belongs to its DataVolume.
     fn object(&self, disk: &ResolvedDisk) -> Option<(&'static str, &'a ObjectMeta)> {
-        let volume = self.volume.filter(|_| disk.source.is_some());
+        let volume = self.volume.filter(|_| disk.source.is_data_volume());
         let volume = volume.map(|volume| ("DataVolume", &volume.metadata));
         let claim = self.claim;
         volume.or(claim.map(|claim| ("PersistentVolumeClaim", &claim.metadata)))
@@ -139,7 +139,7 @@ fn effective_size(
 ) -> Option<Quantity> {
     let requested = requested_size(claim)?;
     // CDI can be configured to delete finished DataVolumes.
-    if volume.is_none() && disk.source.is_none() {
+    if volume.is_none() && !disk.source.is_data_volume() {
         return Some(requested);
     }
     let stated = volume.and_then(data_volume_size);

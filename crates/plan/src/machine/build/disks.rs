@@ -1,7 +1,7 @@
 //! PersistentVolumeClaims and DataVolumes of a resolved Machine.
 
 use api::{
-    DiskSource, ObjectSource,
+    ObjectSource,
     cdi::{
         DataVolume, DataVolumeSource, DataVolumeSourceHttp, DataVolumeSourceObject,
         DataVolumeSourceRef, DataVolumeSourceRegistry, DataVolumeSpec,
@@ -12,7 +12,7 @@ use api::{
 
 use super::{VolumeObject, metadata};
 use crate::{
-    machine::{Identity, ResolvedDisk, ResolvedMachine},
+    machine::{DataVolumeContent, Identity, ResolvedDisk, ResolvedMachine, ResolvedSource},
     naming,
 };
 
@@ -43,32 +43,23 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
             },
         },
     };
-    let Some(source) = &disk.source else {
-        return VolumeObject::Claim(PersistentVolumeClaim::new(metadata, storage));
+    let content = match &disk.source {
+        ResolvedSource::Empty => {
+            return VolumeObject::Claim(PersistentVolumeClaim::new(metadata, storage));
+        }
+        ResolvedSource::DataVolume(content) => content,
     };
-    let (source, source_ref) = cdi_source(identity, source);
-    let spec = DataVolumeSpec {
-        source,
-        source_ref,
-        storage,
-    };
+    let spec = data_volume_spec(identity, content, storage);
     let mut volume = DataVolume::new("", spec);
     volume.metadata = metadata;
     VolumeObject::DataVolume(volume)
 }
 
-fn cdi_source(
+fn data_volume_spec(
     machine: &Identity,
-    source: &DiskSource,
-) -> (Option<DataVolumeSource>, Option<DataVolumeSourceRef>) {
-    let DiskSource {
-        http,
-        registry,
-        pvc,
-        snapshot,
-        reference,
-        blank,
-    } = source;
+    content: &DataVolumeContent,
+    storage: PersistentVolumeClaimSpec,
+) -> DataVolumeSpec {
     let object = |object: &ObjectSource| DataVolumeSourceObject {
         namespace: object
             .namespace
@@ -76,30 +67,39 @@ fn cdi_source(
             .or_else(|| machine.namespace.clone()),
         name: object.name.clone(),
     };
-    let http = http.as_ref().map(|http| {
-        DataVolumeSource::Http(DataVolumeSourceHttp {
+    let source = match content {
+        DataVolumeContent::Http(http) => DataVolumeSource::Http(DataVolumeSourceHttp {
             url: http.url.clone(),
             secret_ref: http.secret_ref.clone(),
             cert_config_map: http.cert_config_map.clone(),
-        })
-    });
-    let registry = registry.as_ref().map(|registry| {
-        DataVolumeSource::Registry(DataVolumeSourceRegistry {
-            url: registry.url.clone(),
-            secret_ref: registry.secret_ref.clone(),
-            cert_config_map: registry.cert_config_map.clone(),
-            pull_method: registry.pull_method,
-        })
-    });
-    let pvc = pvc.as_ref().map(|pvc| DataVolumeSource::Pvc(object(pvc)));
-    let snapshot = snapshot
-        .as_ref()
-        .map(|snapshot| DataVolumeSource::Snapshot(object(snapshot)));
-    let blank = blank.map(|_| DataVolumeSource::Blank {});
-    let source_ref = reference.as_ref().map(|reference| DataVolumeSourceRef {
-        kind: "DataSource".to_owned(),
-        namespace: reference.namespace.clone(),
-        name: reference.name.clone(),
-    });
-    (http.or(registry).or(pvc).or(snapshot).or(blank), source_ref)
+        }),
+        DataVolumeContent::Registry(registry) => {
+            DataVolumeSource::Registry(DataVolumeSourceRegistry {
+                url: registry.url.clone(),
+                secret_ref: registry.secret_ref.clone(),
+                cert_config_map: registry.cert_config_map.clone(),
+                pull_method: registry.pull_method,
+            })
+        }
+        DataVolumeContent::Pvc(pvc) => DataVolumeSource::Pvc(object(pvc)),
+        DataVolumeContent::Snapshot(snapshot) => DataVolumeSource::Snapshot(object(snapshot)),
+        DataVolumeContent::Blank => DataVolumeSource::Blank {},
+        DataVolumeContent::DataSource(reference) => {
+            let source_ref = DataVolumeSourceRef {
+                kind: "DataSource".to_owned(),
+                namespace: reference.namespace.clone(),
+                name: reference.name.clone(),
+            };
+            return DataVolumeSpec {
+                source: None,
+                source_ref: Some(source_ref),
+                storage,
+            };
+        }
+    };
+    DataVolumeSpec {
+        source: Some(source),
+        source_ref: None,
+        storage,
+    }
 }

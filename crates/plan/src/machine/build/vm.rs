@@ -15,7 +15,7 @@ use super::{child_labels, metadata};
 use crate::{
     machine::{
         Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface,
-        ResolvedMachine,
+        ResolvedMachine, ResolvedSource,
     },
     naming,
 };
@@ -175,11 +175,11 @@ fn volume(machine: &Identity, disk: &ResolvedDisk) -> Volume {
     Volume {
         name: disk.name.clone(),
         source: match disk.source {
-            Some(_) => VolumeSource::DataVolume {
+            ResolvedSource::DataVolume(_) => VolumeSource::DataVolume {
                 name: claim,
                 hotpluggable: None,
             },
-            None => VolumeSource::PersistentVolumeClaim {
+            ResolvedSource::Empty => VolumeSource::PersistentVolumeClaim {
                 claim_name: claim,
                 read_only: is_read_only(disk),
                 hotpluggable: None,

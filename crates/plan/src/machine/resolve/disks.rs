@@ -1,8 +1,10 @@
 //! Disks: those of the size, overridden and extended by name with those of the spec.
 
+mod source;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{AccessMode, Disk, DiskBus, DiskSource, DiskType, VolumeMode, core::StorageClass};
+use api::{AccessMode, Disk, DiskBus, DiskType, VolumeMode, core::StorageClass};
 
 use super::{
     Findings, amount, first_duplicate,
@@ -11,8 +13,8 @@ use super::{
 use crate::{
     Quantity,
     machine::{
-        CloneSources, ErrorType, Identity, Known, Lookup, ResolvedDisk, SizingSource, SpecError,
-        Surroundings,
+        CloneSources, ErrorType, Identity, Known, Lookup, ResolvedDisk, ResolvedSource,
+        SizingSource, SpecError, Surroundings,
     },
     naming,
 };
@@ -168,9 +170,7 @@ impl Resolver<'_> {
             .or(base.and_then(|base| base.volume_mode))
             .unwrap_or(VolumeMode::Filesystem);
         let source = over.and_then(|disk| disk.source.as_ref());
-        if let Some(source) = source {
-            self.check_source(place, &name, source);
-        } else if access_mode == AccessMode::ReadOnlyMany {
+        if source.is_none() && access_mode == AccessMode::ReadOnlyMany {
             let Subject {
                 path,
                 disk,
@@ -183,6 +183,9 @@ impl Resolver<'_> {
                 ),
             );
         }
+        let source = source.map_or(ResolvedSource::Empty, |source| {
+            self.source(place, &name, source)
+        });
         let type_ = over.and_then(|disk| disk.type_).unwrap_or(DiskType::Disk);
         let bus = over.and_then(|disk| disk.bus).unwrap_or(match type_ {
             DiskType::Disk => DiskBus::Virtio,
@@ -204,7 +207,7 @@ impl Resolver<'_> {
                 volume_mode,
                 type_,
                 bus,
-                source: source.cloned(),
+                source,
                 boot_order: None,
                 is_listed: over.is_some(),
             },
@@ -316,113 +319,6 @@ impl Resolver<'_> {
                 disk: format!("disk {disk:?}"),
                 in_spec: "",
             },
-        }
-    }
-
-    fn check_source(&mut self, place: Place, disk: &str, source: &DiskSource) {
-        let DiskSource {
-            http,
-            registry,
-            pvc,
-            snapshot,
-            reference,
-            blank,
-        } = source;
-        let given = [
-            http.is_some(),
-            registry.is_some(),
-            pvc.is_some(),
-            snapshot.is_some(),
-            reference.is_some(),
-            blank.is_some(),
-        ];
-        if given.into_iter().filter(|&given| given).count() != 1 {
-            self.findings.invalid(
-                place.field("source"),
-                "give exactly one of http, registry, pvc, snapshot, ref and blank",
-            );
-        }
-        let copies_itself = pvc.as_ref().is_some_and(|pvc| {
-            let same_namespace =
-                pvc.namespace.is_none() || pvc.namespace.as_deref() == self.namespace;
-            same_namespace && pvc.name == naming::claim(self.machine, disk)
-        });
-        if copies_itself {
-            self.findings.invalid(
-                place.field("source.pvc.name"),
-                "is the claim of this disk itself: name the claim to copy",
-            );
-        }
-        let urls = [
-            (
-                "source.http.url",
-                http.as_ref().map(|http| &http.url),
-                ["http://", "https://"],
-            ),
-            (
-                "source.registry.url",
-                registry.as_ref().map(|r| &r.url),
-                ["docker://", "oci-archive://"],
-            ),
-        ];
-        for (field, url, schemes) in urls {
-            if url.is_some_and(|url| !schemes.iter().any(|scheme| url.starts_with(scheme))) {
-                let [one, other] = schemes;
-                self.findings.invalid(
-                    place.field(field),
-                    format!("must begin with {one} or {other}"),
-                );
-            }
-        }
-        for (field, object) in [
-            ("source.pvc.namespace", pvc),
-            ("source.snapshot.namespace", snapshot),
-            ("source.ref.namespace", reference),
-        ] {
-            let namespace = object
-                .as_ref()
-                .and_then(|object| object.namespace.as_deref());
-            if let Some(namespace) = namespace {
-                self.check_clone_source(&place.field(field), disk, namespace);
-            }
-        }
-        for (field, object) in [
-            ("source.pvc.namespace", pvc),
-            ("source.snapshot.namespace", snapshot),
-        ] {
-            if self.namespace.is_none() && object.as_ref().is_some_and(|o| o.namespace.is_none()) {
-                self.findings.note(
-                    place.field(field),
-                    "is that of the Machine, which is not known here: CDI needs it; give a namespace",
-                );
-            }
-        }
-    }
-}
-
-impl Resolver<'_> {
-    /// Cloning happens once: an existing disk is not refused when the setting changes.
-    fn check_clone_source(&mut self, path: &str, disk: &str, namespace: &str) {
-        if self.namespace == Some(namespace) || self.kept_classes.contains_key(disk) {
-            return;
-        }
-        match self.clone_sources.allow(namespace) {
-            Some(true) => {}
-            Some(false) => self.findings.invalid(
-                path,
-                format!(
-                    "disks are not copied from namespace {namespace:?}: name an object of the \
-                     Machine's own namespace, or have the operator's administrator add \
-                     {namespace:?} to the setting CLONE_SOURCE_NAMESPACES"
-                ),
-            ),
-            None => self.findings.note(
-                path,
-                format!(
-                    "is copied only where the operator's setting CLONE_SOURCE_NAMESPACES names \
-                     {namespace:?}, which is not known here"
-                ),
-            ),
         }
     }
 }
