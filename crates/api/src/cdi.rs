@@ -92,12 +92,68 @@ pub struct ObservedDataVolume {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DataVolumeStatus {
-    /// Succeeded when the volume is filled.
     #[serde(default)]
-    pub phase: String,
+    pub phase: DataVolumePhase,
     /// Restarts of the pod that fills the volume.
     #[serde(default, rename = "restartCount")]
     pub restart_count: i64,
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,
+}
+
+/// Progress of CDI with a DataVolume. Phases that no decision depends on keep CDI's word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum DataVolumePhase {
+    /// CDI has written no status.
+    #[default]
+    Unset,
+    CloneScheduled,
+    CloneInProgress,
+    CloneFromSnapshotSourceInProgress,
+    /// The volume is filled.
+    Succeeded,
+    Failed,
+    Other(String),
+}
+
+impl DataVolumePhase {
+    /// Whether CDI copies another volume with a pod or from a snapshot.
+    pub fn is_clone(&self) -> bool {
+        matches!(
+            self,
+            Self::CloneScheduled | Self::CloneInProgress | Self::CloneFromSnapshotSourceInProgress
+        )
+    }
+}
+
+impl From<String> for DataVolumePhase {
+    fn from(phase: String) -> Self {
+        match phase.as_str() {
+            "" => Self::Unset,
+            "CloneScheduled" => Self::CloneScheduled,
+            "CloneInProgress" => Self::CloneInProgress,
+            "CloneFromSnapshotSourceInProgress" => Self::CloneFromSnapshotSourceInProgress,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            _ => Self::Other(phase),
+        }
+    }
+}
+
+impl From<DataVolumePhase> for String {
+    fn from(phase: DataVolumePhase) -> Self {
+        match phase {
+            DataVolumePhase::Unset => "",
+            DataVolumePhase::CloneScheduled => "CloneScheduled",
+            DataVolumePhase::CloneInProgress => "CloneInProgress",
+            DataVolumePhase::CloneFromSnapshotSourceInProgress => {
+                "CloneFromSnapshotSourceInProgress"
+            }
+            DataVolumePhase::Succeeded => "Succeeded",
+            DataVolumePhase::Failed => "Failed",
+            DataVolumePhase::Other(phase) => return phase,
+        }
+        .to_owned()
+    }
 }

@@ -123,13 +123,51 @@ pub struct ObservedClaim {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimStatus {
-    /// Pending, Bound or Lost.
     #[serde(default)]
-    pub phase: String,
+    pub phase: ClaimPhase,
     #[serde(default)]
     pub capacity: BTreeMap<String, String>,
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ClaimPhase {
+    /// No status has been written.
+    #[default]
+    Unset,
+    Pending,
+    Bound,
+    /// The volume behind it is gone.
+    Lost,
+    /// A phase of a later Kubernetes.
+    Other(String),
+}
+
+impl From<String> for ClaimPhase {
+    fn from(phase: String) -> Self {
+        match phase.as_str() {
+            "" => Self::Unset,
+            "Pending" => Self::Pending,
+            "Bound" => Self::Bound,
+            "Lost" => Self::Lost,
+            _ => Self::Other(phase),
+        }
+    }
+}
+
+impl From<ClaimPhase> for String {
+    fn from(phase: ClaimPhase) -> Self {
+        match phase {
+            ClaimPhase::Unset => "",
+            ClaimPhase::Pending => "Pending",
+            ClaimPhase::Bound => "Bound",
+            ClaimPhase::Lost => "Lost",
+            ClaimPhase::Other(phase) => return phase,
+        }
+        .to_owned()
+    }
 }
 
 #[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

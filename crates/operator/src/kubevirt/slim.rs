@@ -6,7 +6,7 @@ use api::ObjectMeta;
 use k8s_openapi::ByteString;
 use plan::kubevirt::{
     Live,
-    observed::{Node, Pod, PodProblem},
+    observed::{Node, Pod, PodPhase, PodProblem},
 };
 use runtime::cache::{CachedObject, Key, parse_resource_version};
 use serde::Deserialize;
@@ -141,6 +141,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         .filter(|owner| owner.controller == Some(true))
         .map(|owner| (owner.kind.clone(), owner.name.clone()))
         .next();
+    let phase = PodPhase::from(status.phase.as_str());
     let condition = |type_: &str| status.conditions.iter().find(|found| found.type_ == type_);
     let containers = status.init_container_statuses.iter();
     let containers = containers.chain(&status.container_statuses);
@@ -163,7 +164,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         created: metadata.creation_timestamp.clone(),
         problem,
         not_ready: condition("Ready")
-            .filter(|ready| ready.status == "False" && status.phase == "Running")
+            .filter(|ready| ready.status == "False" && phase == PodPhase::Running)
             .map(|ready| [&*ready.reason, &*ready.message])
             .map(|parts| parts.map(str::trim).join(": "))
             .filter(|text| text != ": "),
@@ -173,7 +174,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
             .into_iter()
             .map(|address| address.ip)
             .collect(),
-        phase: status.phase.as_str().into(),
+        phase,
     };
     Ok(Slim::new(&metadata, kept))
 }

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use api::{
     Machine, ObjectMeta, OwnerReference, Time,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, StorageClass},
+    core::{ClaimPhase, ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     labels,
 };
@@ -484,8 +484,8 @@ impl World {
     pub(crate) fn go_on(&mut self) -> bool {
         let mut went_on = false;
         for claim in &mut self.claims {
-            if claim.status.phase != "Bound" {
-                "Bound".clone_into(&mut claim.status.phase);
+            if claim.status.phase != ClaimPhase::Bound {
+                claim.status.phase = ClaimPhase::Bound;
                 went_on = true;
             }
         }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{DiskStatus, Machine, Time};
+use api::{DiskStatus, Machine, Time, core::ClaimPhase};
 use plan::{
     machine::{
         Action, Age, Kind as ObjectKind, Known, LiveReferences, Observed, References, Step,
@@ -462,7 +462,7 @@ impl Simulation {
                 .observe(&machine, &children, Known::all([]), None);
             let mut answers = Vec::new();
             for claim in &observed.claims {
-                if claim.status.phase != "Bound"
+                if claim.status.phase != ClaimPhase::Bound
                     && let Some(mut claim) = to_value(Some(claim))
                 {
                     claim["status"]["phase"] = "Bound".into();

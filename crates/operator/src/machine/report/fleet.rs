@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::Bound, time::Duration};
 
 use api::{
     Condition, Machine, Phase, Time,
-    core::{ClaimStatus, ObservedClaim},
+    core::{ClaimPhase, ClaimStatus, ObservedClaim},
     kubevirt::{ObservedVirtualMachine, VirtualMachineStatus},
 };
 use jiff::Timestamp;
@@ -282,7 +282,7 @@ struct ClaimSpec {
 
 impl Claim {
     fn is_bound(&self) -> bool {
-        self.status.phase == "Bound"
+        self.status.phase == ClaimPhase::Bound
     }
 
     fn class(&self) -> String {
@@ -291,7 +291,7 @@ impl Claim {
 
     /// StorageClass and creation time, if the claim is pending.
     fn pending(&self) -> Option<(String, i64)> {
-        let is_pending = matches!(self.status.phase.as_str(), "" | "Pending")
+        let is_pending = matches!(self.status.phase, ClaimPhase::Unset | ClaimPhase::Pending)
             && self.metadata.deletion_timestamp.is_none();
         let created = self.metadata.creation_timestamp.as_ref()?;
         is_pending.then(|| (self.class(), seconds(created)))

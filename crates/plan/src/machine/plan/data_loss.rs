@@ -6,7 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use api::{DiskStatus, Machine, core::ObservedClaim, labels};
+use api::{
+    DiskStatus, Machine,
+    cdi::DataVolumePhase,
+    core::{ClaimPhase, ObservedClaim},
+    labels,
+};
 
 use super::ownership::{annotation, data_volume, is_terminating, name, uid};
 use crate::{
@@ -52,7 +57,7 @@ impl Loss {
                 Self::Lost(replaced(disk, recorded, claim))
             };
         }
-        if claim.status.phase == "Lost" {
+        if claim.status.phase == ClaimPhase::Lost {
             Self::Lost(without_volume(disk, recorded))
         } else if is_terminating(&claim.metadata) {
             Self::Lost(being_deleted(disk, recorded))
@@ -107,9 +112,9 @@ pub(crate) fn record(
     let owner = data_volume(&claim.metadata);
     let mut volumes = observed.data_volumes.iter();
     let volume = volumes.find(|volume| owner.is_some() && volume.metadata.uid.as_deref() == owner);
-    let is_filled = volume.is_none_or(|volume| volume.status.phase == "Succeeded");
+    let is_filled = volume.is_none_or(|volume| volume.status.phase == DataVolumePhase::Succeeded);
     let is_own = super::ownership::is_own_disk(&claim.metadata, observed.machine);
-    if claim.status.phase != "Bound" || !is_filled || !is_own {
+    if claim.status.phase != ClaimPhase::Bound || !is_filled || !is_own {
         return before
             .filter(|before| before.uuid == uid(&claim.metadata))
             .cloned();

@@ -11,7 +11,7 @@ use api::{
     DeletionPolicy, Machine, ObjectMeta,
     cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
     core::{
-        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
+        ClaimPhase, ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
         StorageRequest, VolumeResources,
     },
     labels,
@@ -320,7 +320,7 @@ impl Disks {
             ));
             return None;
         }
-        if claim.status.phase != "Bound" {
+        if claim.status.phase != ClaimPhase::Bound {
             self.obstacles.push(Obstacle::waiting(
                 Part::Storage,
                 format!("disk {:?} grows once its claim is bound", disk.name),

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use api::{
-    ObservedCondition, Time, condition,
+    ObservedCondition, Time,
+    cdi::DataVolumePhase,
+    condition,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use k8s_openapi::jiff::SignedDuration;
@@ -145,7 +147,7 @@ fn not_installed() -> Failure {
 fn volumes<'a>(view: &View<'a>) -> impl Iterator<Item = Failure> + 'a {
     let volumes = view.attached_volumes();
     volumes
-        .filter(|volume| volume.status.phase == "Failed")
+        .filter(|volume| volume.status.phase == DataVolumePhase::Failed)
         .map(|volume| {
             let name = volume.metadata.name.as_deref().unwrap_or_default();
             let running = condition(&volume.status.conditions, "Running");

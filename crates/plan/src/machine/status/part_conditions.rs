@@ -1,6 +1,6 @@
 //! Conditions of a Machine's parts.
 
-use api::{condition, kubevirt::ObservedVirtualMachine};
+use api::{cdi::DataVolumePhase, condition, core::ClaimPhase, kubevirt::ObservedVirtualMachine};
 
 use super::{
     super::{
@@ -188,9 +188,9 @@ pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<Stri
             .data_volumes
             .iter()
             .filter(|volume| volume.metadata.name.as_deref() == Some(name))
-            .all(|volume| volume.status.phase == "Succeeded");
+            .all(|volume| volume.status.phase == DataVolumePhase::Succeeded);
         let mut named = claims.filter(|claim| claim.metadata.name.as_deref() == Some(name));
-        is_filled && named.any(|claim| claim.status.phase == "Bound")
+        is_filled && named.any(|claim| claim.status.phase == ClaimPhase::Bound)
     };
     let names = machine
         .disks

@@ -4,7 +4,11 @@
 //! object that it cannot create in the condition `Bound`. During the next attempt, `Running` is True
 //! again: the failure stays reported until the volume is filled.
 
-use api::{ObservedCondition, cdi::ObservedDataVolume, condition};
+use api::{
+    ObservedCondition,
+    cdi::{DataVolumePhase, ObservedDataVolume},
+    condition,
+};
 
 use super::{reason, view::View};
 
@@ -52,10 +56,13 @@ pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
 /// Reason, message, and whether CDI is retrying.
 fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str, String, bool)> {
     let status = &volume.status;
-    if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
+    if matches!(
+        status.phase,
+        DataVolumePhase::Succeeded | DataVolumePhase::Failed
+    ) {
         return None;
     }
-    let failed = if status.phase.starts_with("Clone") {
+    let failed = if status.phase.is_clone() {
         reason::CLONE_FAILED
     } else {
         reason::IMPORT_FAILED
