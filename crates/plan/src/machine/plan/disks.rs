@@ -1,41 +1,42 @@
 //! Disks: created once, expanded on request, never shrunk, deleted only if the policy says so and
 //! nothing uses them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+mod growth;
+mod objects;
+mod removed;
+mod retain;
+mod standing;
+
+use std::collections::BTreeMap;
 
 use api::{
-    DeletionPolicy, Machine, ObjectMeta,
+    ObjectMeta,
     cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
-    core::{
-        ClaimPhase, ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
-        StorageRequest, VolumeResources,
-    },
+    core::{ObservedClaim, PersistentVolumeClaim},
     labels,
 };
 
+pub(in crate::machine) use self::retain::is_retained;
+pub(super) use self::{
+    objects::{delete, is_cached, own_disks, remove_owner_references},
+    removed::{delete_removed_disks, is_to_be_deleted, record_removed},
+    retain::retain,
+};
+pub(crate) use self::{growth::NotExpandable, standing::Standing};
+use self::{growth::grown, objects::change_metadata};
 use super::{
     data_loss::{Loss, is_recorded},
-    delete::{in_use, observe_references},
-    ownership::{
-        annotation, data_volume, is_foreign, is_of_predecessor, is_own_disk, is_own_vm,
-        is_terminating, name, remove_owner, uid,
-    },
+    ownership::{annotation, is_of_predecessor, is_own_disk, is_own_vm, name, uid},
     tampering,
     vm::ExistingVm,
 };
 use crate::{
-    Event, Quantity, conditions,
+    Event,
     machine::{
-        Action, Age, ErrorType, Kind, Known, LiveReferences, Lookup, MetadataChange, Object,
-        Observed, Obstacle, Part, ResolvedDisk, ResolvedMachine, Step, VolumeObject,
-        switches::is_switched_on,
+        Action, ErrorType, Kind, MetadataChange, Object, Observed, Obstacle, Part, ResolvedDisk,
+        ResolvedMachine, Step, VolumeObject,
     },
     managed, naming,
-    sizes::printed,
 };
 
 #[derive(Default)]
@@ -263,139 +264,6 @@ impl Disks {
             event,
         });
     }
-
-    /// Expands a claim that CDI created: we own nothing but its size.
-    fn grow(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, claim: &ObservedClaim) {
-        if is_terminating(&claim.metadata) {
-            return;
-        }
-        let Some(size) = self.growth(observed, disk, claim) else {
-            return;
-        };
-        let metadata = ObjectMeta {
-            name: claim.metadata.name.clone(),
-            namespace: claim.metadata.namespace.clone(),
-            ..ObjectMeta::default()
-        };
-        let spec = PersistentVolumeClaimSpec {
-            resources: VolumeResources {
-                requests: StorageRequest {
-                    storage: size.to_string(),
-                },
-            },
-            ..PersistentVolumeClaimSpec::default()
-        };
-        self.steps.push(Step {
-            action: Action::Apply {
-                object: Object::Claim(PersistentVolumeClaim::new(metadata, spec)),
-                uid: uid(&claim.metadata),
-                created_at: None,
-            },
-            reason: format!("disk {} grows to {size}", disk.name),
-            event: Some(grown(disk, claim, size)),
-        });
-    }
-
-    /// The size to expand to, if the claim requests less and its StorageClass allows it.
-    fn growth(
-        &mut self,
-        observed: &Observed<'_>,
-        disk: &ResolvedDisk,
-        claim: &ObservedClaim,
-    ) -> Option<Quantity> {
-        let requested: Quantity = claim.spec.resources.requests.storage.parse().ok()?;
-        if disk.size <= requested {
-            return None;
-        }
-        if let Some(not_expandable) =
-            NotExpandable::of(claim, &observed.surroundings.storage_classes)
-        {
-            self.obstacles.push(Obstacle::error(
-                Part::Storage,
-                ErrorType::InvalidSpec,
-                format!(
-                    "disk {:?} cannot grow from {requested} to {}: {not_expandable}, or ask for {requested}",
-                    disk.name, disk.size
-                ),
-            ));
-            return None;
-        }
-        if claim.status.phase != ClaimPhase::Bound {
-            self.obstacles.push(Obstacle::waiting(
-                Part::Storage,
-                format!("disk {:?} grows once its claim is bound", disk.name),
-            ));
-            return None;
-        }
-        Some(disk.size)
-    }
-}
-
-/// Ownership of a claim or DataVolume with the name of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It belongs to the Machine, or the Machine may adopt it.
-    Usable,
-    Terminating,
-    Foreign,
-    /// An earlier Machine of the same name left it behind.
-    LeftBehind,
-}
-
-impl Standing {
-    pub(crate) fn of(metadata: &ObjectMeta, machine: &Machine) -> Self {
-        if is_terminating(metadata) {
-            Self::Terminating
-        } else if is_own_disk(metadata, machine) {
-            Self::Usable
-        } else if is_foreign(metadata, machine) {
-            Self::Foreign
-        } else if is_switched_on(&machine.metadata, labels::ADOPT_DISKS) {
-            Self::Usable
-        } else {
-            Self::LeftBehind
-        }
-    }
-}
-
-/// Why a claim cannot be expanded. The message includes the remedy.
-pub(crate) enum NotExpandable<'a> {
-    Forbidden(&'a str),
-    ClassMissing(&'a str),
-    /// It has no class: its volume was provisioned by hand.
-    WithoutClass,
-}
-
-impl<'a> NotExpandable<'a> {
-    /// The reason for which the API server would refuse to expand a claim.
-    pub(crate) fn of(claim: &'a ObservedClaim, classes: &Known<StorageClass>) -> Option<Self> {
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        if class.is_empty() {
-            return Some(Self::WithoutClass);
-        }
-        match classes.get(class) {
-            Lookup::Found(found) if found.allow_volume_expansion == Some(true) => None,
-            Lookup::Found(_) => Some(Self::Forbidden(class)),
-            Lookup::Missing => Some(Self::ClassMissing(class)),
-            Lookup::Unknown => None,
-        }
-    }
-}
-
-impl fmt::Display for NotExpandable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forbidden(class) => write!(
-                f,
-                "StorageClass {class:?} does not allow it; set allowVolumeExpansion in it"
-            ),
-            Self::ClassMissing(class) => write!(
-                f,
-                "StorageClass {class:?} does not exist; create it with allowVolumeExpansion"
-            ),
-            Self::WithoutClass => f.write_str("its claim has no StorageClass; add another disk"),
-        }
-    }
 }
 
 fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
@@ -418,17 +286,6 @@ fn repair_event(
     tampering::repair_event(kind, desired, found, machine)
 }
 
-fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
-    let from = &claim.spec.resources.requests.storage;
-    let from = from.parse().map_or_else(|_| from.clone(), printed);
-    let message = format!(
-        "Growing disk {} from {from} to {}",
-        disk.name,
-        printed(size)
-    );
-    Event::normal("DiskResized", message)
-}
-
 fn matches_desired(desired: &ObjectMeta, found: &ObjectMeta) -> bool {
     let entries = |entries: &Option<BTreeMap<String, String>>,
                    has: &dyn Fn(&str) -> Option<String>| {
@@ -445,350 +302,4 @@ fn matches_desired(desired: &ObjectMeta, found: &ObjectMeta) -> bool {
 fn find_claim<'a>(observed: &Observed<'a>, claim: &str) -> Option<&'a ObservedClaim> {
     let mut claims = observed.claims.iter();
     claims.find(|found| name(&found.metadata) == claim).copied()
-}
-
-/// Removes the owner references that earlier versions set on disks.
-pub(super) fn remove_owner_references(observed: &Observed<'_>) -> Vec<Step> {
-    let machine = observed.machine.metadata.uid.as_deref();
-    objects(observed)
-        .filter(|(_, disk)| managed::is_owned_by(disk, machine) && !is_terminating(disk))
-        .map(|(kind, disk)| {
-            let field = ["metadata.ownerReferences".to_owned()];
-            let why = ", since the garbage collector must not delete disks";
-            Step {
-                event: tampering::removed(kind, disk, field, why),
-                ..remove_owner(
-                    kind,
-                    disk,
-                    machine,
-                    "the garbage collector must not delete disks",
-                )
-            }
-        })
-        .collect()
-}
-
-/// Labels disks of this Machine as retained, including claims of CDI.
-pub(super) fn retain(observed: &Observed<'_>, concerns: &dyn Fn(&ObjectMeta) -> bool) -> Vec<Step> {
-    let machine = observed.machine;
-    objects(observed)
-        .filter(|(_, disk)| {
-            is_own_disk(disk, machine) && !is_terminating(disk) && !is_retained(disk)
-        })
-        .filter(|(_, disk)| concerns(disk))
-        .map(|(kind, disk)| {
-            change_metadata(kind, disk, retained(true), "the disk outlives the Machine")
-        })
-        .collect()
-}
-
-fn retained(is_retained: bool) -> MetadataChange {
-    let value = is_retained.then(|| "true".to_owned());
-    MetadataChange {
-        labels: [(labels::RETAINED.to_owned(), value)].into(),
-        ..MetadataChange::default()
-    }
-}
-
-fn to_be_deleted() -> MetadataChange {
-    let value = Some("true".to_owned());
-    MetadataChange {
-        annotations: [(labels::DELETE_WHEN_DETACHED.to_owned(), value)].into(),
-        ..MetadataChange::default()
-    }
-}
-
-fn change_metadata(kind: Kind, disk: &ObjectMeta, change: MetadataChange, reason: &str) -> Step {
-    Step {
-        action: Action::ChangeMetadata {
-            kind,
-            name: name(disk).to_owned(),
-            uid: uid(disk),
-            change,
-        },
-        reason: reason.to_owned(),
-        event: None,
-    }
-}
-
-/// Whether a disk was removed under `deletionPolicy: Delete`.
-pub(super) fn is_to_be_deleted(disk: &ObjectMeta) -> bool {
-    is_switched_on(disk, labels::DELETE_WHEN_DETACHED) && !is_retained(disk)
-}
-
-/// What happens to a disk that was removed from `spec.disks`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Disposition {
-    /// Delete it once nobody uses it.
-    Delete,
-    Retain,
-    /// Retain it, because the policy at the time of the removal is not known.
-    RetainUnknownPolicy,
-}
-
-impl Disposition {
-    /// The policy at the time of the removal decides. It is known only if the spec that was last acted
-    /// on, which still had the disk, is the previous generation.
-    fn of(observed: &Observed<'_>, disk: &ObjectMeta) -> Self {
-        let Machine {
-            metadata,
-            spec,
-            status,
-        } = observed.machine;
-        let is_listed = is_switched_on(disk, labels::LISTED_DISK);
-        if spec.deletion_policy != Some(DeletionPolicy::Delete) || !is_listed {
-            return Self::Retain;
-        }
-        let status = status.as_ref();
-        let acted_on = status.and_then(|status| status.observed_generation);
-        let conditions = status.and_then(|status| status.conditions.as_deref());
-        let was_valid = conditions::find(conditions, "SpecValid")
-            .is_some_and(|condition| condition.status == "True");
-        let is_next = acted_on
-            .zip(metadata.generation)
-            .is_some_and(|(acted_on, now)| now.checked_sub(acted_on) == Some(1));
-        if is_next && was_valid {
-            Self::Delete
-        } else {
-            Self::RetainUnknownPolicy
-        }
-    }
-}
-
-/// Records once, on disks that were removed from the Machine, what happens to them, and clears the record
-/// of those that are listed again.
-pub(super) fn record_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Step> {
-    let prefix = naming::claim(name(&observed.machine.metadata), "");
-    let reported: Vec<&str> = own_disks(observed).map(|(_, disk)| name(disk)).collect();
-    let mut steps = Vec::new();
-    for (kind, object) in objects(observed) {
-        let Some(disk) = name(object).strip_prefix(&prefix) else {
-            continue;
-        };
-        if !is_own_disk(object, observed.machine) || is_terminating(object) {
-            continue;
-        }
-        let desired = machine.disks.iter().find(|desired| desired.name == disk);
-        if let Some(desired) = desired {
-            steps.extend(clear_removal_records(kind, object, desired));
-            continue;
-        }
-        let is_recorded_for_deletion = is_switched_on(object, labels::DELETE_WHEN_DETACHED);
-        if is_retained(object) || is_recorded_for_deletion {
-            continue;
-        }
-        let disposition = Disposition::of(observed, object);
-        let change = match disposition {
-            Disposition::Delete => to_be_deleted(),
-            Disposition::Retain | Disposition::RetainUnknownPolicy => retained(true),
-        };
-        let has_volume = observed
-            .data_volumes
-            .iter()
-            .any(|volume| volume.metadata.name == object.name);
-        let is_first = kind == Kind::DataVolume || !has_volume;
-        let event =
-            (disposition != Disposition::Delete && is_first && reported.contains(&name(object)))
-                .then(|| released(observed, kind, disk, name(object), disposition));
-        steps.push(Step {
-            event,
-            ..change_metadata(
-                kind,
-                object,
-                change,
-                "the disk was removed from the Machine",
-            )
-        });
-    }
-    steps
-}
-
-/// Clears the records of an earlier removal. Not by an apply: CDI copies annotations to its claims.
-fn clear_removal_records(kind: Kind, object: &ObjectMeta, desired: &ResolvedDisk) -> Option<Step> {
-    let mut change = MetadataChange::default();
-    if is_retained(object) {
-        change = retained(false);
-    }
-    let outdated = [
-        (labels::DELETE_WHEN_DETACHED, true),
-        (labels::LISTED_DISK, !desired.is_listed),
-    ];
-    for (name, is_outdated) in outdated {
-        if is_outdated && annotation(object, name).is_some() {
-            change.annotations.insert(name.to_owned(), None);
-        }
-    }
-    (change != MetadataChange::default()).then(|| {
-        let labels = change.labels.keys();
-        let labels = labels.map(|name| tampering::field("labels", name));
-        let annotations = change.annotations.keys();
-        let annotations = annotations.map(|name| tampering::field("annotations", name));
-        let why = ", since the disk is among the Machine's; to keep it when the Machine is deleted, set \
-                   spec.deletionPolicy to Retain";
-        // CDI copies labels and annotations of a DataVolume to its claim.
-        let event = match data_volume(object) {
-            Some(_) => None,
-            None => tampering::removed(kind, object, labels.chain(annotations), why),
-        };
-        let reason = "the disk is among the Machine's again";
-        Step {
-            event,
-            ..change_metadata(kind, object, change, reason)
-        }
-    })
-}
-
-/// The Event for a detached disk, with how to attach or delete it.
-fn released(
-    observed: &Observed<'_>,
-    kind: Kind,
-    disk: &str,
-    object: &str,
-    disposition: Disposition,
-) -> Event {
-    let namespace = observed.machine.metadata.namespace.as_deref();
-    let namespace = namespace.unwrap_or_default();
-    let why = match disposition {
-        Disposition::RetainUnknownPolicy => {
-            ", since it is not known which deletionPolicy was in force when it was removed"
-        }
-        Disposition::Retain | Disposition::Delete => "",
-    };
-    let message = format!(
-        "Disk {disk} was removed: {} {object} is kept{why}, also when the Machine is deleted. To attach it again, list disk {disk} in spec.disks; to delete it: kubectl -n {namespace} delete {} {object}",
-        kind.as_str(),
-        kind.as_str().to_ascii_lowercase(),
-    );
-    Event::normal("DiskReleased", message)
-}
-
-/// Whether a disk is labelled to outlive its Machine.
-pub(in crate::machine) fn is_retained(disk: &ObjectMeta) -> bool {
-    let label = disk
-        .labels
-        .as_ref()
-        .and_then(|all| all.get(labels::RETAINED));
-    label.is_some_and(|value| value == "true")
-}
-
-#[derive(Default)]
-pub(super) struct Removed {
-    pub(super) steps: Vec<Step>,
-    pub(super) obstacles: Vec<Obstacle>,
-    pub(super) retry_after: Option<Duration>,
-}
-
-/// Deletes the disks that were removed under `deletionPolicy: Delete`, once nothing uses them.
-pub(super) fn delete_removed_disks(
-    observed: &Observed<'_>,
-    machine: &ResolvedMachine,
-    existing: Option<&ExistingVm<'_>>,
-) -> Removed {
-    let mut removed = Removed::default();
-    let prefix = naming::claim(name(&observed.machine.metadata), "");
-    let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
-    let plugged = volumes.unwrap_or_default().iter();
-    let mut attached: BTreeSet<&str> = plugged.map(|volume| volume.name.as_str()).collect();
-    attached.extend(machine.disks.iter().map(|desired| desired.name.as_str()));
-    attached.extend(existing.into_iter().flat_map(ExistingVm::volume_names));
-    let disks: Vec<_> = own_disks(observed)
-        .filter(|(_, metadata)| {
-            let disk = name(metadata).strip_prefix(&prefix);
-            // The status must drop the disk first. Otherwise it would be reported as lost if it is
-            // listed again.
-            disk.is_some_and(|disk| {
-                is_to_be_deleted(metadata)
-                    && !attached.contains(disk)
-                    && !is_recorded(observed.machine, disk)
-            })
-        })
-        .collect();
-    if disks.is_empty() {
-        return removed;
-    }
-    let Some(LiveReferences { found, age }) = observed.references else {
-        removed.steps.push(observe_references());
-        return removed;
-    };
-    let is_fresh = age == Age::Fresh;
-    for (kind, metadata) in disks {
-        match in_use(observed, metadata, found) {
-            Some(user) => removed.obstacles.push(user),
-            None if is_fresh => removed.steps.push(delete_removed(kind, metadata)),
-            None => {}
-        }
-    }
-    if let Age::Stale { retry_after } = age {
-        if removed.obstacles.is_empty() || retry_after.is_zero() {
-            removed.steps.push(observe_references());
-        } else {
-            removed.retry_after = Some(retry_after);
-        }
-    }
-    removed
-}
-
-fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
-    let message = format!(
-        "Deleting {} {}: the disk was removed from the Machine while its deletionPolicy was Delete",
-        kind.as_str(),
-        name(metadata)
-    );
-    Step {
-        event: Some(Event::normal("DiskDeleted", message)),
-        ..delete(
-            kind,
-            metadata,
-            "the disk was removed while the policy was Delete",
-        )
-    }
-}
-
-/// Claims and DataVolumes with this Machine's label, DataVolumes first.
-fn objects<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
-    let volumes = observed
-        .data_volumes
-        .iter()
-        .map(|volume| (Kind::DataVolume, &volume.metadata));
-    let claims = observed
-        .claims
-        .iter()
-        .map(|claim| (Kind::PersistentVolumeClaim, &claim.metadata));
-    volumes.chain(claims)
-}
-
-/// Whether the cache has a claim or DataVolume.
-pub(super) fn is_cached(observed: &Observed<'_>, kind: Kind, desired: &str) -> bool {
-    objects(observed).any(|(found, disk)| found == kind && name(disk) == desired)
-}
-
-/// Disks that belong to this Machine and are not terminating, DataVolumes first. Claims that are deleted
-/// with their DataVolume are left out.
-pub(super) fn own_disks<'a>(
-    observed: &Observed<'a>,
-) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
-    let machine = observed.machine;
-    let volumes: Vec<&str> = observed
-        .data_volumes
-        .iter()
-        .filter_map(|volume| volume.metadata.uid.as_deref())
-        .collect();
-    objects(observed).filter(move |(_, metadata)| {
-        let follows = data_volume(metadata).is_some_and(|volume| volumes.contains(&volume));
-        is_own_disk(metadata, machine) && !is_terminating(metadata) && !follows
-    })
-}
-
-/// Deletes a disk, unless it has changed since it was observed.
-pub(super) fn delete(kind: Kind, metadata: &ObjectMeta, reason: &str) -> Step {
-    Step {
-        action: Action::Delete {
-            kind,
-            name: name(metadata).to_owned(),
-            uid: uid(metadata),
-            resource_version: metadata.resource_version.clone(),
-        },
-        reason: reason.to_owned(),
-        event: None,
-    }
 }
