@@ -3,6 +3,7 @@
 
 pub mod action;
 pub mod admission;
+mod caches;
 mod canary;
 pub mod cause;
 pub mod certificates;
@@ -30,6 +31,7 @@ pub mod target;
 mod tree;
 
 pub use action::{Action, Existing, Plan, Step, Wait};
+pub use caches::PlanCaches;
 pub use desired::{Desired, DesiredError, Facts, Handlers, OmissionReason, OmittedObject, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;

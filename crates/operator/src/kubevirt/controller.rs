@@ -21,7 +21,7 @@ use futures::{
 use jiff::SignedDuration;
 use kube::Client;
 use plan::kubevirt::{
-    Fingerprint, Id,
+    Fingerprint, Id, PlanCaches,
     observed::{Count, Memory, Served, UnreadableKind},
 };
 use runtime::{
@@ -93,6 +93,7 @@ pub(super) struct Controller {
     certificates: Certificates,
     counts: BTreeMap<String, Count>,
     memory: Memory,
+    plan_caches: PlanCaches,
     backoff: Backoff<Id>,
     /// By UID of the KubeVirt resource.
     last_writes: BTreeMap<String, LastWrites>,
@@ -137,6 +138,7 @@ impl Controller {
             certificates: Certificates::new(options.webhook.clone()),
             counts: BTreeMap::new(),
             memory: Memory::default(),
+            plan_caches: PlanCaches::default(),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             last_writes: BTreeMap::new(),
             discovery: Discovery::Needed(None),

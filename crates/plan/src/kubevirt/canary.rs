@@ -7,16 +7,21 @@
 use serde_json::{Value, json};
 
 use super::{
-    compare,
+    compare::{self, ComparisonCache},
     desired::with_max_unavailable,
     object::{Live, Object},
     ready::{self, DaemonSetRollout, Readiness},
     stages::{StageContext, StageOutcome},
 };
 
-pub(super) fn evaluate(context: &StageContext<'_>, wanted: &Object, outcome: &mut StageOutcome) {
+pub(super) fn evaluate(
+    context: &StageContext<'_>,
+    wanted: &Object,
+    comparisons: &mut ComparisonCache,
+    outcome: &mut StageOutcome,
+) {
     let Some(live) = context.live(&wanted.id) else {
-        context.ensure(wanted, outcome);
+        context.ensure(wanted, comparisons, outcome);
         return;
     };
     let value = live.value();
@@ -37,7 +42,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, wanted: &Object, outcome: &mu
         }
     };
     let before = outcome.steps.len();
-    context.ensure(&limited, outcome);
+    context.ensure(&limited, comparisons, outcome);
     if let Some(step) = outcome.steps.get_mut(before) {
         step.reason = format!("{}: {}", batch.reason(), step.reason);
     }

@@ -10,8 +10,6 @@ use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
     cause::Causes,
-    compare::ComparisonCache,
-    desired::DesiredCache,
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
@@ -197,8 +195,6 @@ pub struct Memory {
     pub causes: Causes,
     /// When the message of `Progressing` last changed.
     pub progress_at: Option<Time>,
-    pub comparisons: ComparisonCache,
-    pub desired: DesiredCache,
 }
 
 /// Where a write failed.

@@ -16,6 +16,7 @@ use api::Time;
 use self::{journal::Journal, simulated::Simulated};
 use super::{
     action::{Plan, Wait},
+    caches::PlanCaches,
     object::Id,
     observed::Observed,
     rollout::plan,
@@ -106,12 +107,13 @@ pub enum End {
 /// Forecasts all writes until the rollout or removal ends.
 pub fn forecast(observed: &Observed<'_>, now: &Time) -> Forecast {
     let mut simulated = Simulated::of(observed, now);
+    let mut caches = PlanCaches::default();
     let mut journal = Journal::default();
     let mut waits = None;
     let mut last = Plan::default();
     let mut ended = false;
     for _ in 0..ROUNDS {
-        let next = simulated.observed(|observed| plan(observed, now));
+        let next = simulated.observed(|observed| plan(observed, now, &mut caches));
         waits.get_or_insert_with(|| next.waits.clone());
         journal.enter(next.stage);
         for step in &next.steps {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     action::{Action, Plan},
     admission,
+    caches::PlanCaches,
     events::{self, Details},
     object::{Id, Live},
     observed::{Observed, Pod, PodPhase},
@@ -58,7 +59,7 @@ const AFTER: [Stage; 4] = [
 ];
 
 /// The plan for a resource that is being deleted.
-pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+pub(super) fn plan(observed: &Observed<'_>, now: &Time, caches: &mut PlanCaches) -> Plan {
     let kubevirt = observed.kubevirt;
     let removal = Removal { observed, now };
     let mut stage = Stage::Deleted;
@@ -101,7 +102,7 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     }
     // The components run until all virtual machines are deleted, which may take days.
     if matches!(stage, Stage::Workloads | Stage::RemoveDefinitions) {
-        rollout::renew_certificates(observed, now, &mut outcome);
+        rollout::renew_certificates(observed, now, caches, &mut outcome);
     }
     let problem = removal.problem(stage, &mut outcome);
     let mut draft = StatusDraft::of(kubevirt, now);

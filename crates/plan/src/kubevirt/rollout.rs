@@ -18,6 +18,7 @@ use semver::Version;
 
 use super::{
     action::{Plan, Step},
+    caches::PlanCaches,
     events,
     object::{Id, Object, Unnamed},
     observed::Observed,
@@ -113,12 +114,12 @@ pub fn is_update(to: &str, from: &str) -> bool {
 /// them, adds the answers to the observed state and plans again. A plan without writes and without a
 /// status means that nothing is to be done until something changes or the requeue time has come. A
 /// caller that stops in between loses nothing.
-pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+pub fn plan(observed: &Observed<'_>, now: &Time, caches: &mut PlanCaches) -> Plan {
     if let Some(plan) = not_served(observed, now) {
         return plan;
     }
     if observed.kubevirt.metadata.deletion_timestamp.is_some() || is_namespace_deleting(observed) {
-        return removal::plan(observed, now);
+        return removal::plan(observed, now, caches);
     }
     if let Some(refusal) = observed.served.unreadable_kind(true) {
         let outcome = StageOutcome {
@@ -134,7 +135,8 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             observed,
             now,
             RolloutTarget::from(&requested),
-            |target| render::render(observed, &target.resolve(&requested), now),
+            caches,
+            |target, caches| render::render(observed, &target.resolve(&requested), now, caches),
             |target, attempt| render::job(observed, &target.resolve(&requested), attempt),
         ),
         Err(error) => {
@@ -143,7 +145,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
                 ..StageOutcome::default()
             };
             let target = rollback::last_deployed(observed.kubevirt).unwrap_or_default();
-            renew_certificates(observed, now, &mut outcome);
+            renew_certificates(observed, now, caches, &mut outcome);
             let current = CurrentStage::new(Stage::Rendering, outcome);
             finish(observed, now, &target, current)
         }
@@ -162,7 +164,8 @@ fn install(
     observed: &Observed<'_>,
     now: &Time,
     requested: RolloutTarget,
-    render: impl Fn(&RolloutTarget) -> RenderResult,
+    caches: &mut PlanCaches,
+    render: impl Fn(&RolloutTarget, &mut PlanCaches) -> RenderResult,
     job: impl Fn(&RolloutTarget, u32) -> Result<Object, Unnamed>,
 ) -> Plan {
     let kubevirt = observed.kubevirt;
@@ -175,12 +178,12 @@ fn install(
         let current = CurrentStage::new(Stage::Resource, resource);
         return finish(observed, now, &target, current);
     }
-    let current = match render(&target) {
+    let current = match render(&target, caches) {
         RenderResult::NoStrategy => {
             let job = |attempt| job(&target, attempt);
             let mut outcome = stages::evaluate_strategy_job(observed, &target, job, now);
             stages::drop_refused(observed, now, &mut outcome);
-            keep_running(observed, now, &target, &render, &mut outcome);
+            keep_running(observed, now, &target, &render, caches, &mut outcome);
             CurrentStage::new(Stage::Strategy, outcome)
         }
         RenderResult::Failed(error) => {
@@ -188,7 +191,7 @@ fn install(
                 refusals: vec![error],
                 ..StageOutcome::default()
             };
-            keep_running(observed, now, &target, &render, &mut outcome);
+            keep_running(observed, now, &target, &render, caches, &mut outcome);
             CurrentStage::new(Stage::Rendering, outcome)
         }
         RenderResult::Rendered(rendered) => {
@@ -204,7 +207,7 @@ fn install(
             };
             let order = BEFORE.into_iter().chain(components).chain(AFTER);
             let context = stage_context(observed, now, &target, &rendered);
-            evaluate_stages(&context, order, &rendered)
+            evaluate_stages(&context, order, &rendered, caches)
         }
     };
     finish(observed, now, &target, current)
@@ -246,6 +249,7 @@ fn evaluate_stages(
     context: &StageContext<'_>,
     order: impl Iterator<Item = Stage>,
     rendered: &Rendered,
+    caches: &mut PlanCaches,
 ) -> CurrentStage {
     let mut current = CurrentStage::new(Stage::Deployed, StageOutcome::default());
     current.outcome.notes.clone_from(&rendered.notes);
@@ -253,7 +257,7 @@ fn evaluate_stages(
     let mut evaluated_leaves = false;
     for stage in order {
         evaluated_leaves |= stage == Stage::LeafCertificates;
-        let mut outcome = stages::evaluate(context, stage);
+        let mut outcome = stages::evaluate(context, stage, caches);
         let is_under_way = outcome.is_under_way();
         let has_steps = !outcome.steps.is_empty();
         if context.is_repairing() {
@@ -268,7 +272,7 @@ fn evaluate_stages(
         }
     }
     if current.outcome.steps.is_empty() && !evaluated_leaves {
-        upkeep::renew_while_stuck(context, rendered, &mut current.outcome);
+        upkeep::renew_while_stuck(context, rendered, caches, &mut current.outcome);
     }
     // Several stages may wait for one component; the first reports it.
     let mut reported: BTreeSet<Id> = BTreeSet::new();

@@ -1,7 +1,9 @@
 //! Simulated cluster: an API server that executes steps.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -9,7 +11,7 @@ use api::{Time, kubevirt::install::KubeVirt};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use plan::certificates::{BundleCertificate, Issue, Pair, SecretChange};
 use plan::kubevirt::{
-    Action, Id, Live, Object, Observed, Operator, Plan, Step, Strategy,
+    Action, Id, Live, Object, Observed, Operator, Plan, PlanCaches, Step, Strategy,
     observed::{Count, Memory, Node, OtherKubeVirt, Pod, Refusal, Served, WriteError},
     plan,
 };
@@ -48,6 +50,7 @@ pub(crate) struct World {
     pub(crate) counts: BTreeMap<String, Count>,
     pub(crate) customs: BTreeMap<String, Vec<Custom>>,
     pub(crate) memory: Memory,
+    caches: Rc<RefCell<PlanCaches>>,
     pub(crate) now: Timestamp,
     /// Versions whose components crash.
     pub(crate) broken: BTreeSet<String>,
@@ -109,6 +112,7 @@ impl World {
             counts: BTreeMap::new(),
             customs: BTreeMap::new(),
             memory: Memory::default(),
+            caches: Rc::default(),
             now,
             broken: BTreeSet::new(),
             unwritable: BTreeSet::new(),
@@ -164,7 +168,8 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        self.observed(|observed| plan(observed, &time(self.now)))
+        let mut caches = self.caches.borrow_mut();
+        self.observed(|observed| plan(observed, &time(self.now), &mut caches))
     }
 
     pub(crate) fn observed<T>(&self, observe: impl FnOnce(&Observed<'_>) -> T) -> T {

@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 
 use api::{Time, kubevirt::install::KubeVirt};
-use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan as next};
+use plan::kubevirt::{
+    Fingerprint, Observed, Plan, PlanCaches, Step, observed::Memory, plan as next,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -131,7 +133,7 @@ impl Controller {
         self.start(target, steps, status, events, now);
     }
 
-    fn plan(&self, kubevirt: &KubeVirt, wall: &Time) -> Plan {
+    fn plan(&mut self, kubevirt: &KubeVirt, wall: &Time) -> Plan {
         let others = resources::others(&self.caches, kubevirt);
         let observed = Observed {
             kubevirt,
@@ -148,7 +150,7 @@ impl Controller {
             counts: &self.counts,
             memory: &self.memory,
         };
-        next(&observed, wall)
+        next(&observed, wall, &mut self.plan_caches)
     }
 
     /// Selects the steps that are not waiting for a retry; none if exactly these were just sent.
@@ -196,6 +198,7 @@ impl Controller {
     /// Resets all state after the last KubeVirt resource is gone.
     fn forget(&mut self) {
         self.memory = Memory::default();
+        self.plan_caches = PlanCaches::default();
         self.counts.clear();
         self.last_writes.clear();
         self.strategies.retain(&[]);

@@ -1,11 +1,7 @@
 //! Cache of comparisons without differences. Comparing all objects of a release is slow, and few change
 //! between two plans.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt};
 
 use super::differences;
 use crate::{
@@ -13,27 +9,24 @@ use crate::{
     preview::Change,
 };
 
-/// Fingerprints of desired and live objects without differences. Clones share the entries.
-#[derive(Clone, Default)]
+/// Fingerprints of desired and live objects without differences.
+#[derive(Default)]
 pub struct ComparisonCache {
-    entries: Arc<Mutex<Entries>>,
+    entries: BTreeMap<Id, (Fingerprint, Fingerprint)>,
 }
-
-type Entries = BTreeMap<Id, (Fingerprint, Fingerprint)>;
 
 impl ComparisonCache {
     /// Cached [`differences`].
-    pub fn differences(&self, live: &Live, wanted: &Object) -> Vec<Change> {
+    pub fn differences(&mut self, live: &Live, wanted: &Object) -> Vec<Change> {
         let compared = (wanted.fingerprint, live.fingerprint);
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.get(&wanted.id) == Some(&compared) {
+        if self.entries.get(&wanted.id) == Some(&compared) {
             return Vec::new();
         }
         let differences = differences(live, wanted);
         if differences.is_empty() {
-            entries.insert(wanted.id.clone(), compared);
+            self.entries.insert(wanted.id.clone(), compared);
         } else {
-            entries.remove(&wanted.id);
+            self.entries.remove(&wanted.id);
         }
         differences
     }

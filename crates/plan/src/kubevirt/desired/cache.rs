@@ -1,11 +1,7 @@
 //! Cache of desired states. The objects of a release are megabytes of text, and every change of a pod
 //! leads to a plan.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use api::kubevirt::install::{KubeVirt, KubeVirtSpec};
 
@@ -15,13 +11,10 @@ use crate::kubevirt::{object::Fingerprint, observed::Served, strategy::Strategy,
 /// The target, and the running version while the target is not available.
 const CAPACITY: usize = 2;
 
-/// Cache of desired states, shared by its clones.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct DesiredCache {
-    entries: Arc<Mutex<Entries>>,
+    entries: Vec<(Input, Arc<Desired>)>,
 }
-
-type Entries = Vec<(Input, Arc<Desired>)>;
 
 impl DesiredCache {
     /// Cached [`desired`].
@@ -29,22 +22,21 @@ impl DesiredCache {
     /// # Errors
     /// Those of [`desired`].
     pub fn desired(
-        &self,
+        &mut self,
         kubevirt: &KubeVirt,
         target: &Target,
         strategy: &Strategy,
         facts: &Facts<'_>,
     ) -> Result<Arc<Desired>, DesiredError> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut cached = entries.iter();
+        let mut cached = self.entries.iter();
         let cached = cached.find(|(input, _)| input.is(kubevirt, target, strategy, facts));
         if let Some((_, desired)) = cached {
             return Ok(Arc::clone(desired));
         }
         let new = Arc::new(desired(kubevirt, target, strategy, facts)?);
         let input = Input::of(kubevirt, target, strategy, facts);
-        entries.insert(0, (input, Arc::clone(&new)));
-        entries.truncate(CAPACITY);
+        self.entries.insert(0, (input, Arc::clone(&new)));
+        self.entries.truncate(CAPACITY);
         Ok(new)
     }
 }

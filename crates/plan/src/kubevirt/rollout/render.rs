@@ -12,7 +12,9 @@ use crate::certificates::{
 };
 use crate::kubevirt::{
     action::{Action, Existing, Step},
+    caches::PlanCaches,
     certificates::{AUTHORITIES, BUNDLE, CA, EXTERNAL, note, profile, settings},
+    compare::ComparisonCache,
     desired::{Desired, Facts, OmissionReason},
     job,
     object::{Id, Live, Object, Unnamed},
@@ -25,12 +27,17 @@ use crate::kubevirt::{
 };
 
 /// The desired state of a target, if its install strategy has been read.
-pub(super) fn render(observed: &Observed<'_>, target: &Target, now: &Time) -> RenderResult {
+pub(super) fn render(
+    observed: &Observed<'_>,
+    target: &Target,
+    now: &Time,
+    caches: &mut PlanCaches,
+) -> RenderResult {
     let Some(strategy) = observed.strategies.get(&target.id) else {
         return RenderResult::NoStrategy;
     };
     let facts = Facts::of(observed, target);
-    let cache = &observed.memory.desired;
+    let cache = &mut caches.desired;
     let desired = match cache.desired(observed.kubevirt, target, strategy, &facts) {
         Ok(desired) => desired,
         Err(error) => return RenderResult::Failed(error.to_string()),
@@ -39,7 +46,13 @@ pub(super) fn render(observed: &Observed<'_>, target: &Target, now: &Time) -> Re
         Ok(settings) => settings,
         Err(error) => return RenderResult::Failed(error.to_string()),
     };
-    RenderResult::Rendered(Box::new(rendered(observed, &desired, &settings, now)))
+    RenderResult::Rendered(Box::new(rendered(
+        observed,
+        &desired,
+        &settings,
+        now,
+        &mut caches.comparisons,
+    )))
 }
 
 /// The desired state without customizations, whatever the spec says now. Only its certificates are
@@ -48,16 +61,23 @@ pub(super) fn without_customizations(
     observed: &Observed<'_>,
     target: &RolloutTarget,
     now: &Time,
+    caches: &mut PlanCaches,
 ) -> Option<Rendered> {
     let strategy = observed.strategies.get(&target.id)?;
     let target = target.resolve(&Target::default());
     let mut kubevirt = observed.kubevirt.clone();
     kubevirt.spec.customize_components = None;
     let facts = Facts::of(observed, &target);
-    let cache = &observed.memory.desired;
+    let cache = &mut caches.desired;
     let desired = cache.desired(&kubevirt, &target, strategy, &facts).ok()?;
     let settings = settings(&kubevirt).ok()?;
-    Some(rendered(observed, &desired, &settings, now))
+    Some(rendered(
+        observed,
+        &desired,
+        &settings,
+        now,
+        &mut caches.comparisons,
+    ))
 }
 
 /// The Job that writes the install strategy of a target.
@@ -86,6 +106,7 @@ fn rendered(
     desired: &Desired,
     settings: &Settings,
     now: &Time,
+    comparisons: &mut ComparisonCache,
 ) -> Rendered {
     let namespace = &observed.operator.namespace;
     let secrets = desired.secrets.iter();
@@ -95,7 +116,7 @@ fn rendered(
         CA,
         settings,
         observed.pairs,
-        &published(observed, desired),
+        &published(observed, desired, comparisons),
         now,
     );
     let step = |issue: Issue| Step {
@@ -216,9 +237,13 @@ fn config_map(desired: &Desired, namespace: &str, name: &str, text: Option<&str>
 }
 
 /// The CAs whose newest certificate is in every object that carries their bundle.
-fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
+fn published(
+    observed: &Observed<'_>,
+    desired: &Desired,
+    comparisons: &mut ComparisonCache,
+) -> BTreeSet<String> {
     let namespace = &observed.operator.namespace;
-    let is_published = |name: &str, pair: &Pair| {
+    let mut is_published = |name: &str, pair: &Pair| {
         let id = Id::new("", "ConfigMap", namespace, name);
         let text = observed.objects.get(&id).map(Live::value);
         let text = text
@@ -226,7 +251,7 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
             .and_then(|value| value.pointer(&format!("/data/{BUNDLE}")));
         let text = text.and_then(Value::as_str).unwrap_or_default();
         bundle_contains(text, &pair.newest().certificate)
-            && (name != CA || is_carried(observed, desired))
+            && (name != CA || is_carried(observed, desired, comparisons))
     };
     let authorities: BTreeMap<&str, &Pair> = AUTHORITIES
         .iter()
@@ -240,8 +265,12 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
 }
 
 /// Whether webhooks, APIServices and Routes carry the bundle of the ConfigMap.
-fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
-    let carriers = desired.objects.iter().filter(|object| {
+fn is_carried(
+    observed: &Observed<'_>,
+    desired: &Desired,
+    comparisons: &mut ComparisonCache,
+) -> bool {
+    let mut carriers = desired.objects.iter().filter(|object| {
         matches!(
             &*object.id.kind,
             "ValidatingWebhookConfiguration"
@@ -260,11 +289,7 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
         };
         let applied = observed.memory.applied.get(&object.id);
         applied == Some(&(object.fingerprint, live.fingerprint))
-            || observed
-                .memory
-                .comparisons
-                .differences(live, object)
-                .is_empty()
+            || comparisons.differences(live, object).is_empty()
     };
-    !waits && carriers.into_iter().all(is_applied)
+    !waits && carriers.all(is_applied)
 }

@@ -5,6 +5,7 @@ use api::Time;
 
 use super::{RenderResult, Rendered, render, stage_context};
 use crate::kubevirt::{
+    caches::PlanCaches,
     observed::Observed,
     rollback::{self, RolloutTarget},
     stages::{self, Stage, StageContext, StageOutcome, earlier},
@@ -21,17 +22,19 @@ pub(super) fn keep_running(
     observed: &Observed<'_>,
     now: &Time,
     target: &RolloutTarget,
-    render: &impl Fn(&RolloutTarget) -> RenderResult,
+    render: &impl Fn(&RolloutTarget, &mut PlanCaches) -> RenderResult,
+    caches: &mut PlanCaches,
     outcome: &mut StageOutcome,
 ) {
     let other = rollback::last_deployed(observed.kubevirt).filter(|last| last.id != target.id);
     if let Some(last) = other
-        && let RenderResult::Rendered(rendered) = render(&last)
+        && let RenderResult::Rendered(rendered) = render(&last, caches)
     {
-        evaluate(&stage_context(observed, now, &last, &rendered), outcome);
+        let context = stage_context(observed, now, &last, &rendered);
+        evaluate(&context, caches, outcome);
         outcome.requeue_at = earlier(outcome.requeue_at.take(), rendered.requeue_at);
     } else {
-        renew_certificates(observed, now, outcome);
+        renew_certificates(observed, now, caches, outcome);
     }
 }
 
@@ -40,13 +43,14 @@ pub(super) fn keep_running(
 pub(super) fn renew_while_stuck(
     context: &StageContext<'_>,
     rendered: &Rendered,
+    caches: &mut PlanCaches,
     outcome: &mut StageOutcome,
 ) {
     let Some(last) = rollback::last_deployed(context.observed.kubevirt) else {
         return;
     };
     if last.id == context.target.id {
-        evaluate(context, outcome);
+        evaluate(context, caches, outcome);
     } else {
         issue(context.observed, context.now, rendered, outcome);
     }
@@ -56,20 +60,22 @@ pub(super) fn renew_while_stuck(
 pub(in crate::kubevirt) fn renew_certificates(
     observed: &Observed<'_>,
     now: &Time,
+    caches: &mut PlanCaches,
     outcome: &mut StageOutcome,
 ) {
     let last = rollback::last_deployed(observed.kubevirt);
-    let rendered = last.and_then(|last| render::without_customizations(observed, &last, now));
+    let rendered =
+        last.and_then(|last| render::without_customizations(observed, &last, now, caches));
     if let Some(rendered) = rendered {
         issue(observed, now, &rendered, outcome);
         outcome.requeue_at = earlier(outcome.requeue_at.take(), rendered.requeue_at);
     }
 }
 
-fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+fn evaluate(context: &StageContext<'_>, caches: &mut PlanCaches, outcome: &mut StageOutcome) {
     let mut outcomes = UPKEEP
         .into_iter()
-        .map(|stage| stages::evaluate(context, stage));
+        .map(|stage| stages::evaluate(context, stage, caches));
     if let Some(found) = outcomes.find(|found| !found.steps.is_empty()) {
         outcome.steps.extend(found.steps);
     }

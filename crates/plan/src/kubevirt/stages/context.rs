@@ -7,6 +7,7 @@ use api::Time;
 use super::{Stage, StageOutcome, is_component, refusals::report_refusal, stage_of};
 use crate::kubevirt::{
     action::{Action, Existing, Step},
+    compare::ComparisonCache,
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
@@ -84,7 +85,12 @@ impl<'a> StageContext<'a> {
     }
 
     /// Writes an object unless it matches the desired state.
-    pub(in crate::kubevirt) fn ensure(&self, wanted: &Object, outcome: &mut StageOutcome) {
+    pub(in crate::kubevirt) fn ensure(
+        &self,
+        wanted: &Object,
+        comparisons: &mut ComparisonCache,
+        outcome: &mut StageOutcome,
+    ) {
         let Some(live) = self.live(&wanted.id) else {
             self.apply(wanted, None, "it does not exist".to_owned(), outcome);
             return;
@@ -96,7 +102,7 @@ impl<'a> StageContext<'a> {
         if self.is_applied(live, wanted) {
             return;
         }
-        let differences = self.observed.memory.comparisons.differences(live, wanted);
+        let differences = comparisons.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };

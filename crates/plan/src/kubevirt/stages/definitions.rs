@@ -10,9 +10,16 @@ use super::{
     Stage, StageContext, StageOutcome, describe_remaining, has_definition_finalizer,
     remove_definition_finalizer,
 };
-use crate::kubevirt::object::{Live, Object};
+use crate::kubevirt::{
+    compare::ComparisonCache,
+    object::{Live, Object},
+};
 
-pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+pub(super) fn evaluate(
+    context: &StageContext<'_>,
+    comparisons: &mut ComparisonCache,
+    outcome: &mut StageOutcome,
+) {
     for definition in context.of(Stage::Definitions) {
         match context.live(&definition.id) {
             Some(live) if !live.deleting && !context.is_applied(live, definition) => {
@@ -26,7 +33,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
                 }
                 let reduced = without_new_status(live, definition)
                     .filter(|_| !context.is_repairing() && !context.has_rolled_out());
-                context.ensure(reduced.as_ref().unwrap_or(definition), outcome);
+                context.ensure(reduced.as_ref().unwrap_or(definition), comparisons, outcome);
             }
             // The finalizer is left from an interrupted removal.
             Some(live)
@@ -39,7 +46,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
                     "it has no objects, and the operator recreates it",
                 );
             }
-            _ => context.ensure(definition, outcome),
+            _ => context.ensure(definition, comparisons, outcome),
         }
     }
 }

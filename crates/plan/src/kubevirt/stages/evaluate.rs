@@ -6,36 +6,42 @@ use super::{
     Stage, StageContext, StageOutcome, definitions, obsolete, stage_of, temporary_webhook,
 };
 use crate::kubevirt::{
-    action::Action, canary, desired::NAMESPACE_LABEL, object::Id, ready::Readiness,
+    action::Action, caches::PlanCaches, canary, compare::ComparisonCache, desired::NAMESPACE_LABEL,
+    object::Id, ready::Readiness,
 };
 
-pub(in crate::kubevirt) fn evaluate(context: &StageContext<'_>, stage: Stage) -> StageOutcome {
+pub(in crate::kubevirt) fn evaluate(
+    context: &StageContext<'_>,
+    stage: Stage,
+    caches: &mut PlanCaches,
+) -> StageOutcome {
+    let comparisons = &mut caches.comparisons;
     let mut outcome = StageOutcome::default();
     let to = &mut outcome;
     match stage {
-        Stage::TemporaryWebhook => temporary_webhook::evaluate(context, to),
-        Stage::Definitions => definitions::evaluate(context, to),
+        Stage::TemporaryWebhook => temporary_webhook::evaluate(context, comparisons, to),
+        Stage::Definitions => definitions::evaluate(context, comparisons, to),
         Stage::Established => definitions::evaluate_established(context, to),
         Stage::Certificates => {
             to.steps.extend_from_slice(context.authorities);
             if to.steps.is_empty() {
-                ensure_stage(context, stage, to);
+                ensure_stage(context, stage, comparisons, to);
             }
         }
         Stage::LeafCertificates => to.steps.extend_from_slice(context.leaves),
         Stage::Namespace => namespace(context, to),
         Stage::Monitoring => {
-            ensure_stage(context, stage, to);
+            ensure_stage(context, stage, comparisons, to);
             // KubeVirt runs without monitoring: refusals are notes.
             to.notes.append(&mut to.refusals);
         }
         Stage::Handler => {
             for handler in context.of(stage) {
-                canary::evaluate(context, handler, to);
+                canary::evaluate(context, handler, comparisons, to);
             }
         }
         Stage::Controller | Stage::Api => {
-            ensure_stage(context, stage, to);
+            ensure_stage(context, stage, comparisons, to);
             if !to.is_under_way() {
                 wait(context, Some(stage), to);
             }
@@ -46,17 +52,22 @@ pub(in crate::kubevirt) fn evaluate(context: &StageContext<'_>, stage: Stage) ->
             obsolete::evaluate(context, to);
             privileged(context, to);
         }
-        Stage::Resources => resources(context, to),
+        Stage::Resources => resources(context, comparisons, to),
         Stage::StrategyCleanup => obsolete::strategies(context, to),
-        _ => ensure_stage(context, stage, to),
+        _ => ensure_stage(context, stage, comparisons, to),
     }
     super::drop_refused(context.observed, context.now, to);
     outcome
 }
 
-fn ensure_stage(context: &StageContext<'_>, stage: Stage, outcome: &mut StageOutcome) {
+fn ensure_stage(
+    context: &StageContext<'_>,
+    stage: Stage,
+    comparisons: &mut ComparisonCache,
+    outcome: &mut StageOutcome,
+) {
     for object in context.of(stage) {
-        context.ensure(object, outcome);
+        context.ensure(object, comparisons, outcome);
     }
 }
 
@@ -94,8 +105,12 @@ fn namespace(context: &StageContext<'_>, outcome: &mut StageOutcome) {
 }
 
 /// Objects of KubeVirt's own kinds, which virt-api validates.
-fn resources(context: &StageContext<'_>, outcome: &mut StageOutcome) {
-    ensure_stage(context, Stage::Resources, outcome);
+fn resources(
+    context: &StageContext<'_>,
+    comparisons: &mut ComparisonCache,
+    outcome: &mut StageOutcome,
+) {
+    ensure_stage(context, Stage::Resources, comparisons, outcome);
     if !outcome.steps.is_empty() && !context.has_stage_rolled_out(Stage::Api) {
         outcome.steps.clear();
         wait(context, Some(Stage::Api), outcome);

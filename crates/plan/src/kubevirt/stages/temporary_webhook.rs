@@ -9,7 +9,10 @@ use api::kubevirt::install;
 use serde_json::{Value, json};
 
 use super::{Stage, StageContext, StageOutcome, is_definition};
-use crate::kubevirt::object::{Live, Object};
+use crate::kubevirt::{
+    compare::ComparisonCache,
+    object::{Live, Object},
+};
 
 /// Prefix of the webhook's name, as in KubeVirt's virt-operator.
 const PREFIX: &str = "virt-operator-tmp-webhook";
@@ -25,7 +28,11 @@ pub(super) fn is_temporary_webhook(live: &Live) -> bool {
         && live.is_managed()
 }
 
-pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+pub(super) fn evaluate(
+    context: &StageContext<'_>,
+    comparisons: &mut ComparisonCache,
+    outcome: &mut StageOutcome,
+) {
     let webhooks = context
         .observed
         .objects
@@ -47,7 +54,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
     if blocked.len() > before
         && let Ok(webhook) = webhook(context, &blocked)
     {
-        context.ensure(&webhook, outcome);
+        context.ensure(&webhook, comparisons, outcome);
     }
 }
 

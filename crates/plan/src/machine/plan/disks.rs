@@ -17,13 +17,13 @@ use api::{
 };
 
 pub(in crate::machine) use self::retain::is_retained;
+pub(crate) use self::{growth::NotExpandable, standing::Standing};
+use self::{growth::grown, objects::change_metadata};
 pub(super) use self::{
     objects::{delete, is_cached, own_disks, remove_owner_references},
     removed::{delete_removed_disks, is_to_be_deleted, record_removed},
     retain::retain,
 };
-pub(crate) use self::{growth::NotExpandable, standing::Standing};
-use self::{growth::grown, objects::change_metadata};
 use super::{
     data_loss::{Loss, is_recorded},
     ownership::{annotation, is_of_predecessor, is_own_disk, is_own_vm, name, uid},
