@@ -19,10 +19,7 @@ mod cache;
 mod rate_limit;
 mod write;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use api::Time;
 use futures::{
@@ -107,8 +104,7 @@ impl CertificateController {
         let mut state = State {
             writer: Writer::new(self.open, self.client, self.names.clone()),
             cache: CertificateCache::new(self.names.clone(), self.certificates),
-            limiters: BTreeMap::new(),
-            random: random.fork(),
+            limiter: WriteLimiter::new(random.fork()),
             names: self.names,
             certificates: self.certificates,
             certificate: self.certificate,
@@ -184,8 +180,7 @@ fn wake_at(now: Timestamp, at: Option<Timestamp>) -> Instant {
 struct State {
     writer: Writer,
     cache: CertificateCache,
-    limiters: BTreeMap<Object, WriteLimiter>,
-    random: Random,
+    limiter: WriteLimiter,
     names: Names,
     certificates: Certificates,
     certificate: Certificate,
@@ -216,8 +211,7 @@ impl State {
         }
         for write in writes {
             let object = Object::of(&write, &self.names);
-            let limiter = self.limiters.get(&object);
-            if let Some(at) = limiter.and_then(|limiter| limiter.delayed_until(Instant::now())) {
+            if let Some(at) = self.limiter.delayed_until(object, Instant::now()) {
                 wake = wake.min(at);
                 continue;
             }
@@ -253,23 +247,18 @@ impl State {
         if matches!(change, WatchEvent::Failing(_)) {
             return;
         }
+        let now = Instant::now();
         for object in object.dependents() {
-            if let Some(limiter) = self.limiters.get_mut(object) {
-                limiter.reset_retry();
-            }
+            self.limiter.reset_retry(*object, now);
         }
     }
 
     fn on_written(&mut self, object: Object, result: Result<Answer, Failure>) {
         self.in_flight = None;
         let now = Instant::now();
-        let (limiters, random) = (&mut self.limiters, &mut self.random);
-        let limiter = limiters
-            .entry(object)
-            .or_insert_with(|| WriteLimiter::new(random.fork()));
         match result {
             Ok(answer) => {
-                if let Some(delay) = limiter.written(now) {
+                if let Some(delay) = self.limiter.written(object, now) {
                     tracing::warn!(
                         "{} was written repeatedly, perhaps because another client reverts the \
                          changes: pausing writes to it for {} s",
@@ -280,7 +269,7 @@ impl State {
                 self.cache.on_answer(answer, &self.certificate);
             }
             Err(Failure::Conflict(message)) => {
-                if limiter.conflicted(now) {
+                if self.limiter.conflicted(object, now) {
                     tracing::warn!("cannot update the webhook's certificates: {message}");
                 } else {
                     tracing::debug!(
@@ -289,7 +278,7 @@ impl State {
                 }
             }
             Err(Failure::Other(message)) => {
-                limiter.failed(now);
+                self.limiter.failed(object, now);
                 tracing::warn!("cannot update the webhook's certificates: {message}");
             }
         }

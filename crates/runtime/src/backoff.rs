@@ -2,10 +2,9 @@
 //!
 //! Delays double with each failure up to a cap. Each is drawn from the upper half of its step, so that
 //! keys that fail together are not retried together. All randomness comes from a seed, so that a run
-//! can be repeated.
+//! can be repeated. Failures are counted by an [`apimachinery::retry_ledger`].
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
@@ -68,72 +67,31 @@ impl Schedule {
         cap: Duration::from_secs(30),
     };
 
+    /// Longest delay after a failure that follows `failures` others.
+    pub fn step(self, failures: u32) -> Duration {
+        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.cap)
+    }
+
     /// Delay after a failure that follows `failures` others: between half of the step and the step.
     pub fn delay(self, failures: u32, random: &mut Random) -> Duration {
-        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-        let step = self.first.saturating_mul(factor).min(self.cap);
+        let step = self.step(failures);
         random.between(step / 2, step)
     }
-}
 
-/// Backoff of a single operation.
-#[derive(Clone, Debug)]
-pub struct Retry {
-    schedule: Schedule,
-    random: Random,
-    failures: u32,
-}
-
-impl Retry {
-    pub const fn new(schedule: Schedule, random: Random) -> Self {
-        Self {
-            schedule,
-            random,
-            failures: 0,
+    /// The delay, extended by a longer Retry-After of the answer. The sum, or all clients with the same
+    /// Retry-After would come back at once.
+    pub fn delay_after(
+        self,
+        failures: u32,
+        retry_after: Option<Duration>,
+        random: &mut Random,
+    ) -> Duration {
+        let delay = self.delay(failures, random);
+        match retry_after {
+            Some(retry_after) if retry_after > delay => retry_after + delay,
+            _ => delay,
         }
-    }
-
-    /// Counts a failure and returns the delay before the retry.
-    pub fn failed(&mut self) -> Duration {
-        let delay = self.schedule.delay(self.failures, &mut self.random);
-        self.failures = self.failures.saturating_add(1);
-        delay
-    }
-
-    /// Starts over after a success.
-    pub const fn reset(&mut self) {
-        self.failures = 0;
-    }
-}
-
-/// Backoff by key. Only keys that have failed since their last success take memory.
-#[derive(Clone, Debug)]
-pub struct Backoff<K> {
-    schedule: Schedule,
-    random: Random,
-    failures: BTreeMap<K, u32>,
-}
-
-impl<K: Ord> Backoff<K> {
-    pub const fn new(schedule: Schedule, random: Random) -> Self {
-        Self {
-            schedule,
-            random,
-            failures: BTreeMap::new(),
-        }
-    }
-
-    /// Counts a failure of `key` and returns the delay before the retry.
-    pub fn failed(&mut self, key: K) -> Duration {
-        let failures = self.failures.entry(key).or_insert(0);
-        let delay = self.schedule.delay(*failures, &mut self.random);
-        *failures = failures.saturating_add(1);
-        delay
-    }
-
-    /// Starts over after a success of `key`, or when it is gone.
-    pub fn reset(&mut self, key: &K) {
-        self.failures.remove(key);
     }
 }
 
@@ -145,49 +103,37 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_cap_with_jitter() {
-        let mut retry = Retry::new(Schedule::OBJECT, Random::seeded(1));
-        for step in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300] {
-            let delay = retry.failed();
+        let mut random = Random::seeded(1);
+        for (failures, step) in (0..).zip([1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]) {
+            let delay = Schedule::OBJECT.delay(failures, &mut random);
             let longest = step * SECOND;
+            assert_eq!(Schedule::OBJECT.step(failures), longest);
             assert!(
                 longest / 2 <= delay && delay <= longest,
                 "{delay:?} of {longest:?}"
             );
         }
-        for _ in 0..100 {
-            assert!(retry.failed() <= Schedule::OBJECT.cap);
+        for failures in [31, 32, u32::MAX] {
+            assert_eq!(Schedule::OBJECT.step(failures), Schedule::OBJECT.cap);
         }
     }
 
     #[test]
-    fn a_success_starts_over() {
-        let mut retry = Retry::new(Schedule::WATCH, Random::seeded(1));
-        for _ in 0..10 {
-            retry.failed();
-        }
-        retry.reset();
-        assert!(retry.failed() <= SECOND);
-    }
-
-    #[test]
-    fn each_key_has_its_own_count() {
-        let mut backoff = Backoff::new(Schedule::OBJECT, Random::seeded(7));
-        for _ in 0..8 {
-            backoff.failed("bad");
-        }
-        assert!(backoff.failed("good") <= SECOND);
-        assert!(backoff.failed("bad") >= 100 * SECOND);
-        assert_eq!(backoff.failures.len(), 2);
-        backoff.reset(&"bad");
-        assert_eq!(backoff.failures.len(), 1);
-        assert!(backoff.failed("bad") <= SECOND);
+    fn a_longer_retry_after_is_extended_by_the_delay() {
+        let delay = |retry_after| {
+            let mut random = Random::seeded(1);
+            Schedule::OBJECT.delay_after(0, retry_after, &mut random)
+        };
+        let plain = delay(None);
+        assert_eq!(delay(Some(SECOND / 4)), plain);
+        assert_eq!(delay(Some(5 * SECOND)), 5 * SECOND + plain);
     }
 
     #[test]
     fn one_seed_gives_one_sequence_and_forks_differ() {
-        let delays = |random| {
-            let mut retry = Retry::new(Schedule::WATCH, random);
-            (0..8).map(|_| retry.failed()).collect::<Vec<_>>()
+        let delays = |mut random| {
+            let delays = (0..8).map(|failures| Schedule::WATCH.delay(failures, &mut random));
+            delays.collect::<Vec<_>>()
         };
         assert_eq!(delays(Random::seeded(3)), delays(Random::seeded(3)));
         let mut random = Random::seeded(3);
@@ -196,9 +142,10 @@ mod tests {
 
     #[test]
     fn keys_that_fail_together_are_not_retried_together() {
-        let mut backoff = Backoff::new(Schedule::OBJECT, Random::seeded(9));
-        let delays: std::collections::BTreeSet<_> =
-            (0..100).map(|key| backoff.failed(key)).collect();
+        let mut random = Random::seeded(9);
+        let delays: std::collections::BTreeSet<_> = (0..100)
+            .map(|_| Schedule::OBJECT.delay(0, &mut random))
+            .collect();
         assert!(delays.len() > 95, "{}", delays.len());
     }
 

@@ -428,15 +428,9 @@ where
     }
 
     fn delay(&mut self, retry_after: Option<Duration>) {
-        let delay = Schedule::WATCH.delay(self.failures, &mut self.random);
+        let retry_after = retry_after.map(|retry_after| retry_after.min(MAX_RETRY_AFTER));
+        let delay = Schedule::WATCH.delay_after(self.failures, retry_after, &mut self.random);
         self.failures = self.failures.saturating_add(1);
-        let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-        // Added, or all clients with the same Retry-After would come back at once.
-        let delay = if retry_after > delay {
-            retry_after + delay
-        } else {
-            delay
-        };
         self.retry_at = Some(Instant::now() + delay);
     }
 

@@ -13,6 +13,7 @@ mod write;
 use std::{collections::BTreeMap, time::Duration};
 
 use api::Time;
+use apimachinery::retry_ledger::RetryLedger;
 use futures::{
     StreamExt as _,
     future::BoxFuture,
@@ -21,11 +22,11 @@ use futures::{
 use jiff::SignedDuration;
 use kube::Client;
 use plan::kubevirt::{
-    Fingerprint, Id, PlanCaches,
+    Action, Fingerprint, PlanCaches,
     observed::{Count, Memory, Served, UnreadableKind},
 };
 use runtime::{
-    backoff::{Backoff, Random, Schedule},
+    backoff::{Random, Schedule},
     probes::Health,
 };
 use tokio::{
@@ -68,9 +69,9 @@ pub(super) struct Tools {
 }
 
 /// Latest writes for a KubeVirt resource, so that they are not repeated before the caches show them.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct LastWrites {
-    steps: Option<(Fingerprint, Instant)>,
+    steps: Option<(Vec<Action>, Instant)>,
     status: Option<(Fingerprint, Instant)>,
     /// Time of the latest status write, successful or not.
     status_at: Option<Instant>,
@@ -94,7 +95,8 @@ pub(super) struct Controller {
     counts: BTreeMap<String, Count>,
     memory: Memory,
     plan_caches: PlanCaches,
-    backoff: Backoff<Id>,
+    /// Jitter of retries.
+    jitter: Random,
     /// By UID of the KubeVirt resource.
     last_writes: BTreeMap<String, LastWrites>,
     discovery: Discovery,
@@ -102,7 +104,8 @@ pub(super) struct Controller {
     incomplete_discoveries: u32,
     /// Whether the CustomResourceDefinition of KubeVirt is installed and up to date.
     is_crd_installed: bool,
-    crd_retry_at: Option<Instant>,
+    /// Failed installations of this definition, by its name.
+    crd_retries: RetryLedger<&'static str, (), Instant>,
     /// Whether something changed since the last plan.
     is_due: bool,
     requeue_at: Option<Instant>,
@@ -139,12 +142,12 @@ impl Controller {
             counts: BTreeMap::new(),
             memory: Memory::default(),
             plan_caches: PlanCaches::default(),
-            backoff: Backoff::new(Schedule::OBJECT, random.fork()),
+            jitter: random.fork(),
             last_writes: BTreeMap::new(),
             discovery: Discovery::Needed(None),
             incomplete_discoveries: 0,
             is_crd_installed: false,
-            crd_retry_at: None,
+            crd_retries: RetryLedger::default(),
             is_due: false,
             requeue_at: None,
             synced: false,
@@ -247,7 +250,7 @@ impl Controller {
         let has_crd = self.caches.has_definition(DEFINITION);
         if !has_crd {
             self.is_crd_installed = false;
-            self.crd_retry_at = None;
+            self.crd_retries.reschedule(&DEFINITION, Instant::now());
         }
         if !matches!(self.discovery, Discovery::Complete(_)) {
             return;
@@ -436,7 +439,7 @@ impl Controller {
             Discovery::Needed(at) | Discovery::Complete(at) => at,
             Discovery::InFlight => None,
         };
-        let crd = self.crd_retry_at;
+        let crd = self.crd_retries.retry_at(&DEFINITION);
         let crd = crd.filter(|_| !self.is_crd_installed && self.leads());
         let requeue = self.requeue_at.filter(|_| self.synced && self.leads());
         [discovery, crd, requeue].into_iter().flatten().min()

@@ -10,6 +10,7 @@ use std::{
 };
 
 use api::kubevirt::install::{self, KubeVirt};
+use apimachinery::retry_ledger::RetryLedger;
 use k8s_openapi::api::core::v1::ConfigMap;
 use plan::kubevirt::{
     Id, Live, Operator, Strategy, Target, observed::Served, strategy::decode, target,
@@ -36,8 +37,8 @@ pub(super) struct Strategies {
     unreadable: BTreeMap<String, String>,
     /// Versions of the ConfigMaps that the strategies were read from.
     versions: BTreeMap<String, ConfigMapVersion>,
-    /// Times of the next attempt after a failed read.
-    retries: BTreeMap<String, Instant>,
+    /// Failed reads.
+    retries: RetryLedger<String, (), Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl Strategies {
         self.cached.retain(|id, _| is_wanted(id));
         self.unreadable.retain(|id, _| is_wanted(id));
         self.versions.retain(|id, _| is_wanted(id));
-        self.retries.retain(|id, _| is_wanted(id));
+        self.retries.retain(is_wanted);
         for target in wanted {
             let mut files = self.files.iter();
             if let Some(file) = files.find(|file| file.version == target.version) {
@@ -160,8 +161,8 @@ impl Strategies {
                 uid: live.uid.clone(),
                 resource_version: live.resource_version.clone(),
             };
-            let retry_at = self.retries.get(&target.id);
-            let is_delayed = retry_at.is_some_and(|retry_at| *retry_at > now);
+            let retry_at = self.retries.retry_at(&target.id);
+            let is_delayed = retry_at.is_some_and(|retry_at| retry_at > now);
             let is_known = self.versions.get(&target.id) == Some(&version);
             (!is_known && !is_delayed).then(|| StrategySource {
                 deployment: target.id.clone(),
@@ -181,7 +182,7 @@ impl Strategies {
             config_map,
         } = source;
         self.unreadable.remove(&deployment);
-        self.retries.remove(&deployment);
+        self.retries.clear(&deployment);
         match result {
             ReadResult::Strategy(strategy) => {
                 for repair in &strategy.repairs {
@@ -202,7 +203,7 @@ impl Strategies {
                     config_map.namespace,
                     config_map.name
                 );
-                self.retries.insert(deployment, retry_at);
+                self.retries.fail(deployment, (), |_| retry_at);
                 return;
             }
         }
@@ -212,7 +213,7 @@ impl Strategies {
     /// Time of the next attempt. A time in the past belongs to a ConfigMap that is gone; it is not
     /// retried before the watch delivers another one.
     pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
-        let times = self.retries.values().copied();
+        let times = self.retries.iter().map(|(_, retry)| retry.retry_at);
         times.filter(|at| *at > now).min()
     }
 }

@@ -10,12 +10,11 @@
 
 mod reconcile;
 mod references;
+mod retries;
 mod write;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
-    hash::{DefaultHasher, Hasher as _},
     time::Duration,
 };
 
@@ -26,9 +25,9 @@ use futures::{
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use kube::Client;
-use plan::machine::{DigestKey, ErrorType, Refusal};
+use plan::{Fingerprint, machine::DigestKey};
 use runtime::{
-    backoff::{Backoff, Random, Schedule},
+    backoff::Random,
     probes::Health,
     reflector::WatchEvent,
     work_queue::{Requeue, WorkQueue},
@@ -42,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     reconcile::Reconciled,
     references::{CompletedRead, Reads},
+    retries::{Refused, Retries},
     write::CompletedWork,
 };
 use super::{
@@ -116,41 +116,11 @@ pub(super) struct Tools {
     pub(super) questions: Questions,
 }
 
-/// Refused write or read of a resource that is waiting for its next attempt.
-struct PendingRetry {
-    refusal: Refusal,
-    retry_at: Instant,
-    /// Generation of the refused attempt; a newer spec is tried at once.
-    generation: Option<i64>,
-}
-
 /// Latest writes to a resource, so that they are not repeated before the caches show them.
 #[derive(Default)]
 struct LastWrites {
     steps: Option<(Fingerprint, Instant)>,
     status: Option<(Fingerprint, Instant)>,
-    /// Time of the next attempt after a refused status write.
-    status_retry_at: Option<Instant>,
-}
-
-/// Hash of a batch of writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fingerprint(u64);
-
-impl Fingerprint {
-    fn of(writes: &impl fmt::Debug) -> Self {
-        struct Hashed(DefaultHasher);
-        impl fmt::Write for Hashed {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                self.0.write(text.as_bytes());
-                Ok(())
-            }
-        }
-        let mut hashed = Hashed(DefaultHasher::new());
-        // Hashing does not fail.
-        let _ = write!(hashed, "{writes:?}");
-        Self(hashed.0.finish())
-    }
 }
 
 pub(super) struct Controller {
@@ -160,8 +130,7 @@ pub(super) struct Controller {
     caches: Caches,
     scopes: Vec<String>,
     queue: WorkQueue<Subject>,
-    backoff: Backoff<Subject>,
-    retries: BTreeMap<Subject, PendingRetry>,
+    retries: Retries,
     last_writes: BTreeMap<Subject, LastWrites>,
     secrets: Secrets,
     orphans: Orphans,
@@ -198,8 +167,7 @@ impl Controller {
                 Instant::now(),
                 random.fork(),
             ),
-            backoff: Backoff::new(Schedule::OBJECT, random.fork()),
-            retries: BTreeMap::new(),
+            retries: Retries::new(random.fork()),
             last_writes: BTreeMap::new(),
             secrets: Secrets::default(),
             orphans: Orphans::default(),
@@ -406,18 +374,11 @@ impl Controller {
             .fleet(&machines, &virtual_machines, &claims, wall);
     }
 
-    /// Retries what exceeded a quota of the namespace. Admission may learn of the change later than this
-    /// watch, so the backoff starts from its shortest delay.
+    /// Retries what exceeded a quota of the namespace.
     fn retry_over_quota(&mut self, namespace: &str) {
         let now = Instant::now();
-        for (subject, retry) in &mut self.retries {
-            if retry.refusal.error_type == ErrorType::InsufficientResources
-                && *subject.key.namespace == *namespace
-            {
-                retry.retry_at = now;
-                self.backoff.reset(subject);
-                self.queue.add(subject.clone(), now);
-            }
+        for subject in self.retries.restart_over_quota(namespace, now) {
+            self.queue.add(subject, now);
         }
     }
 
@@ -501,10 +462,9 @@ impl Controller {
 
     /// Forgets everything about a resource: a new one of the same name inherits nothing.
     fn forget_state(&mut self, subject: &Subject) {
-        self.retries.remove(subject);
+        self.retries.forget(subject);
         self.last_writes.remove(subject);
         self.reads.forget(subject);
-        self.backoff.reset(subject);
         if subject.owner == Owner::Machine {
             self.secrets.forget(&subject.key);
         }
@@ -520,8 +480,7 @@ impl Controller {
             .take_if(|(_, at)| *at + REPEAT_WRITE_DELAY <= now);
         last.status
             .take_if(|(_, at)| *at + REPEAT_WRITE_DELAY <= now);
-        last.status_retry_at.take_if(|at| *at <= now);
-        if last.steps.is_none() && last.status.is_none() && last.status_retry_at.is_none() {
+        if last.steps.is_none() && last.status.is_none() {
             self.last_writes.remove(subject);
         }
     }

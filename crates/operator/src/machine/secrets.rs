@@ -7,20 +7,26 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
+use apimachinery::retry_ledger::RetryLedger;
 use plan::{
     machine::{Known, Lookup, has_inline_user_data},
     naming,
 };
-use runtime::cache::Key;
+use runtime::{backoff::Schedule, cache::Key};
 use tokio::time::Instant;
 
-const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Delays until a Secret that is missing or lacks the key is read again.
+const REREAD: Schedule = Schedule {
+    first: Duration::from_secs(1),
+    cap: Duration::from_secs(30),
+};
 
 /// Secrets that were read, by Machine.
 #[derive(Default)]
 pub(super) struct Secrets {
     cached: BTreeMap<Key, CachedSecret>,
+    /// Machines whose Secret could not be read, is missing, or lacks the key.
+    retries: RetryLedger<Key, (), Instant>,
     /// UID of the instance whose cloud-init Secret was verified, and when. Used only where the
     /// operator's Secrets are not watched.
     verified: BTreeMap<Key, (String, Instant)>,
@@ -30,8 +36,6 @@ struct CachedSecret {
     generation: Option<i64>,
     /// None if the read failed: then it is not known whether the Secret exists.
     secrets: Option<Known<Secret>>,
-    /// Time of the next read and the delay before it, unless the Secret has the key.
-    retry: Option<(Instant, Duration)>,
 }
 
 /// State of the Secret that a Machine refers to.
@@ -51,18 +55,19 @@ impl Secrets {
         let is_deleted = machine.metadata.deletion_timestamp.is_some();
         let Some((name, _)) = secret_ref(machine).filter(|_| !is_deleted) else {
             self.cached.remove(key);
+            self.retries.clear(key);
             return SecretState::NotNeeded;
         };
+        let retry_at = self.retries.retry_at(key);
         let cached = self.cached.get(key).filter(|cached| {
-            cached.generation == machine.metadata.generation
-                && cached.retry.is_none_or(|(at, _)| at > now)
+            cached.generation == machine.metadata.generation && retry_at.is_none_or(|at| at > now)
         });
         match cached {
             None => SecretState::Unread(name.to_owned()),
-            Some(cached) => match (&cached.secrets, cached.retry) {
-                (Some(secrets), _) => SecretState::Known(secrets.clone()),
-                (None, retry) => SecretState::Unreadable {
-                    retry_at: retry.map_or(now, |(at, _)| at),
+            Some(cached) => match &cached.secrets {
+                Some(secrets) => SecretState::Known(secrets.clone()),
+                None => SecretState::Unreadable {
+                    retry_at: retry_at.unwrap_or(now),
                 },
             },
         }
@@ -79,7 +84,6 @@ impl Secrets {
         let Some((name, data_key)) = machine.and_then(secret_ref) else {
             return;
         };
-        let last_retry = self.cached.get(key).and_then(|cached| cached.retry);
         let secrets = match read {
             Ok(Some(secret)) => {
                 let secret = Arc::new(slim(secret, data_key));
@@ -101,26 +105,22 @@ impl Secrets {
             Some(Lookup::Found(secret)) => secret.data.contains_key(data_key),
             Some(Lookup::Missing | Lookup::Unknown) | None => false,
         };
-        let retry = (!has_key).then(|| {
-            let delay = last_retry.map_or(FIRST_RETRY_DELAY, |(_, delay)| {
-                (delay * 2).min(MAX_RETRY_DELAY)
-            });
-            (now + delay, delay)
-        });
+        if has_key {
+            self.retries.clear(key);
+        } else {
+            let retry_at = |failures| now + REREAD.step(failures);
+            self.retries.fail(key.clone(), (), retry_at);
+        }
         let cached = CachedSecret {
             generation,
             secrets,
-            retry,
         };
         self.cached.insert(key.clone(), cached);
     }
 
     /// Time of the next read of a missing Secret.
     pub(super) fn retry_at(&self, key: &Key) -> Option<Instant> {
-        self.cached
-            .get(key)
-            .and_then(|cached| cached.retry)
-            .map(|(at, _)| at)
+        self.retries.retry_at(key)
     }
 
     /// Records that the cloud-init Secret of a Machine's instance was written or compared.
@@ -143,6 +143,7 @@ impl Secrets {
     pub(super) fn forget(&mut self, key: &Key) {
         self.verified.remove(key);
         self.cached.remove(key);
+        self.retries.clear(key);
     }
 }
 

@@ -4,10 +4,10 @@
 //! One object is retried per cause. Until it succeeds, no other object of the refused kinds is written,
 //! and of each other kind one object at a time, because the cause may affect it too.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::Time;
+use apimachinery::retry_ledger::{Retry, RetryLedger};
 
 use super::{
     object::Id,
@@ -76,9 +76,10 @@ pub fn kind(id: &Id) -> Kind {
     (Arc::clone(&id.group), Arc::clone(&id.kind))
 }
 
-/// Current causes. A kind waits for at most one of them.
+/// Current causes. A kind waits for at most one of them. A cause that no kind waits for any more keeps
+/// its number of failures: a kind that is refused for two causes in turn is not retried faster.
 #[derive(Clone, Debug, Default)]
-pub struct Causes(BTreeMap<Cause, SharedRefusal>);
+pub struct Causes(RetryLedger<Cause, SharedRefusal, Time>);
 
 /// Refusal for a shared cause.
 #[derive(Clone, Debug)]
@@ -90,58 +91,65 @@ pub struct SharedRefusal {
 }
 
 impl Causes {
-    pub fn get(&self, cause: &Cause) -> Option<&SharedRefusal> {
-        self.0.get(cause)
+    pub fn get(&self, cause: &Cause) -> Option<&Retry<SharedRefusal, Time>> {
+        let retry = self.0.get(cause);
+        retry.filter(|retry| !retry.reason.kinds.is_empty())
     }
 
     /// The cause that a kind waits for.
-    pub fn of(&self, kind: &Kind) -> Option<(&Cause, &SharedRefusal)> {
+    pub fn of(&self, kind: &Kind) -> Option<(&Cause, &Retry<SharedRefusal, Time>)> {
         let mut causes = self.0.iter();
-        causes.find(|(_, shared)| shared.kinds.contains(kind))
+        causes.find(|(_, retry)| retry.reason.kinds.contains(kind))
     }
 
     /// Makes the kind of an object wait for a cause that is already recorded.
     pub fn join(&mut self, cause: &Cause, id: &Id) {
         self.leave(&kind(id), cause);
-        if let Some(shared) = self.0.get_mut(cause) {
-            shared.kinds.insert(kind(id));
+        if let Some(retry) = self.0.get_mut(cause) {
+            retry.reason.kinds.insert(kind(id));
         }
     }
 
-    /// Records a refusal.
-    pub fn refuse(&mut self, cause: Cause, id: &Id, refusal: Refusal) {
+    /// Records a refusal. `retry_at` gets the number of earlier refusals for this cause.
+    pub fn refuse(
+        &mut self,
+        cause: Cause,
+        id: &Id,
+        refusal: Refusal,
+        retry_at: impl FnOnce(u32) -> Time,
+    ) {
         self.leave(&kind(id), &cause);
-        let mut kinds = self.0.remove(&cause).map(|shared| shared.kinds);
-        kinds.get_or_insert_default().insert(kind(id));
+        let before = self.0.get(&cause).map(|retry| retry.reason.kinds.clone());
+        let mut kinds = before.unwrap_or_default();
+        kinds.insert(kind(id));
         let shared = SharedRefusal {
             refusal,
             tried: id.clone(),
-            kinds: kinds.unwrap_or_default(),
+            kinds,
         };
-        self.0.insert(cause, shared);
+        self.0.fail(cause, shared, retry_at);
     }
 
-    /// Records that a write of a kind succeeded. Returns the cause that has ended.
-    pub fn succeed(&mut self, kind: &Kind) -> Option<Cause> {
-        let cause = self.of(kind).map(|(cause, _)| cause.clone())?;
-        self.0.remove(&cause);
-        Some(cause)
+    /// Ends the cause that a kind waits for, after a write of this kind has succeeded.
+    pub fn succeed(&mut self, kind: &Kind) {
+        if let Some((cause, _)) = self.of(kind) {
+            let cause = cause.clone();
+            self.0.clear(&cause);
+        }
     }
 
     /// A kind that is refused for one cause does not wait for another.
     fn leave(&mut self, kind: &Kind, refused_for: &Cause) {
-        self.0.retain(|cause, shared| {
+        for (cause, retry) in self.0.iter_mut() {
             if cause != refused_for {
-                shared.kinds.remove(kind);
+                retry.reason.kinds.remove(kind);
             }
-            !shared.kinds.is_empty()
-        });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use api::Time;
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
 
@@ -151,15 +159,16 @@ mod tests {
         Id::new("example.com", kind, "", "web")
     }
 
-    fn refused() -> Refusal {
+    fn refuse(causes: &mut Causes, cause: &Cause, kind: &str) -> u32 {
         let time = Time(Timestamp::UNIX_EPOCH);
-        Refusal {
+        let refusal = Refusal {
             message: String::new(),
             error: WriteError::Status(500),
             since: time.clone(),
             fingerprint: None,
-            retry_at: time,
-        }
+        };
+        causes.refuse(cause.clone(), &id(kind), refusal, |_| time);
+        causes.get(cause).unwrap().failures
     }
 
     #[rstest]
@@ -219,15 +228,31 @@ mod tests {
             Cause::Quota("few".to_owned()),
         );
         let mut causes = Causes::default();
-        causes.refuse(webhook.clone(), &id("A"), refused());
+        refuse(&mut causes, &webhook, "A");
         causes.join(&webhook, &id("B"));
         assert_eq!(causes.of(&kind(&id("B"))).unwrap().0, &webhook);
-        causes.refuse(quota.clone(), &id("B"), refused());
+        refuse(&mut causes, &quota, "B");
         assert_eq!(causes.of(&kind(&id("B"))).unwrap().0, &quota);
-        assert_eq!(causes.succeed(&kind(&id("A"))), Some(webhook.clone()));
+        causes.succeed(&kind(&id("A")));
         assert!(causes.get(&webhook).is_none());
-        assert_eq!(causes.succeed(&kind(&id("C"))), None);
-        causes.refuse(webhook.clone(), &id("B"), refused());
+        causes.succeed(&kind(&id("C")));
+        refuse(&mut causes, &webhook, "B");
         assert!(causes.get(&quota).is_none());
+    }
+
+    #[test]
+    fn two_causes_in_turn_are_counted_until_a_write_succeeds() {
+        let (webhook, quota) = (
+            Cause::Webhook("virt-api".to_owned()),
+            Cause::Quota("few".to_owned()),
+        );
+        let mut causes = Causes::default();
+        for expected in 1..4 {
+            assert_eq!(refuse(&mut causes, &webhook, "A"), expected);
+            assert_eq!(refuse(&mut causes, &quota, "A"), expected);
+        }
+        causes.succeed(&kind(&id("A")));
+        assert_eq!(refuse(&mut causes, &quota, "A"), 1);
+        assert_eq!(refuse(&mut causes, &webhook, "A"), 4);
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use api::{Time, kubevirt::install::KubeVirt};
+use apimachinery::retry_ledger::RetryLedger;
 
 use super::{
     cause::Causes,
@@ -189,7 +190,7 @@ pub struct Memory {
     /// object does not change, it counts as up to date, whatever defaults the API server added.
     pub applied: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that failed and have not succeeded since.
-    pub refusals: BTreeMap<Id, Refusal>,
+    pub refusals: RetryLedger<Id, Refusal, Time>,
     /// Refusals with a shared cause, such as a webhook without a server: one object is retried before
     /// the others.
     pub causes: Causes,
@@ -227,5 +228,4 @@ pub struct Refusal {
     pub since: Time,
     /// Fingerprint of the write; None for a deletion.
     pub fingerprint: Option<Fingerprint>,
-    pub retry_at: Time,
 }

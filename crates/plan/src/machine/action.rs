@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 /// One write, so specific that execution has nothing left to decide.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Action {
     /// Adds our finalizer to the reconciled resource.
     AddFinalizer,
@@ -91,7 +91,7 @@ pub enum Action {
 }
 
 /// A change of labels, annotations and owner references; everything else stays.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MetadataChange {
     /// Labels to set, or to remove if `None`.
     pub labels: BTreeMap<String, Option<String>>,
@@ -112,7 +112,7 @@ pub enum Object {
 }
 
 /// Kinds that the operator creates and watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Kind {
     PersistentVolumeClaim,
     DataVolume,

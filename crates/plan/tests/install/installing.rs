@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::kubevirt::install::{self, InstallPhase};
+use apimachinery::retry_ledger::RetryLedger;
 use k8s_openapi::jiff::SignedDuration;
 use plan::kubevirt::{
     Id, Object, Stage, Step,
@@ -218,7 +219,7 @@ fn a_refusal_is_reported_with_the_api_servers_message() {
         status_of(&world, "Degraded"),
         is("True", "DeploymentFailed")
     );
-    world.memory.refusals.clear();
+    world.memory.refusals = RetryLedger::default();
     world.run().unwrap();
     assert_deployed(&world, NEW);
     assert_eq!(world.condition("Synchronized"), Default::default());
@@ -241,7 +242,7 @@ fn a_refused_monitoring_object_does_not_block_the_installation() {
     );
     world.served.kinds.insert(key, "v1".to_owned());
     world.refuse(&monitor().id, "no monitors here");
-    for refused in world.memory.refusals.values_mut() {
+    for (_, refused) in world.memory.refusals.iter_mut() {
         refused.retry_at.0 += SignedDuration::from_hours(1);
     }
     world.run().unwrap();
@@ -250,7 +251,7 @@ fn a_refused_monitoring_object_does_not_block_the_installation() {
     assert!(message.contains("no monitors here"), "{message}");
     let plan = world.plan();
     assert!(plan.requeue_at.is_some());
-    world.memory.refusals.clear();
+    world.memory.refusals = RetryLedger::default();
     world.run().unwrap();
     assert!(world.live_object("ServiceMonitor", "kubevirt").is_some());
 }
@@ -296,10 +297,12 @@ fn every_write_with_a_shared_cause_waits() {
                 &subject,
                 "the server is currently unable to handle the request",
             );
-            let cause = world.memory.refusals.remove(&subject).unwrap();
-            let again = cause.retry_at.clone();
+            let waiting = world.memory.refusals.clear(&subject).unwrap();
+            let again = waiting.retry_at.clone();
             let shared = Cause::of(&subject, WriteError::Status(503), "").unwrap();
-            world.memory.causes.refuse(shared, &subject, cause);
+            let retry_at = |_| waiting.retry_at;
+            let causes = &mut world.memory.causes;
+            causes.refuse(shared, &subject, waiting.reason, retry_at);
             let plan = world.plan();
             let is_of_kind = |next: &Step| {
                 let next = next.action.subject(&kubevirt);
@@ -350,9 +353,11 @@ fn a_stage_that_a_webhook_refuses_retries_one_object() {
             subject.kind
         );
         world.refuse(&subject, &message);
-        let refused = world.memory.refusals.remove(&subject).unwrap();
+        let refused = world.memory.refusals.clear(&subject).unwrap();
         let cause = Cause::of(&subject, WriteError::Status(500), &message).unwrap();
-        world.memory.causes.refuse(cause, &subject, refused);
+        let retry_at = |_| refused.retry_at;
+        let causes = &mut world.memory.causes;
+        causes.refuse(cause, &subject, refused.reason, retry_at);
     };
     refuse(&mut world, refused);
     // One object of each other kind is tried.

@@ -1,6 +1,7 @@
 //! Removal of an installation.
 
 use api::kubevirt::install::InstallPhase;
+use apimachinery::retry_ledger::RetryLedger;
 use plan::kubevirt::{Object, Stage, observed::Pod};
 use serde_json::json;
 
@@ -262,7 +263,7 @@ fn a_refused_removal_of_the_finalizer_is_reported() {
     assert!(world.exists);
     let (_, _, message) = world.condition("Synchronized");
     assert!(message.contains("no finalizers today"), "{message}");
-    world.memory.refusals.clear();
+    world.memory.refusals = RetryLedger::default();
     world.run().unwrap();
     assert!(!world.exists);
 }

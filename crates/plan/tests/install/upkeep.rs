@@ -19,7 +19,7 @@ fn assert_renews(mut world: World, stage: Stage) {
     }
     world.journal.clear();
     for _ in 0..26 {
-        for refused in world.memory.refusals.values_mut() {
+        for (_, refused) in world.memory.refusals.iter_mut() {
             refused.retry_at = time(world.now + SignedDuration::from_secs(60));
         }
         world.round();

@@ -430,9 +430,10 @@ impl World {
             error: WriteError::Status(403),
             since: time(self.now),
             fingerprint: None,
-            retry_at: time(self.now + SignedDuration::from_secs(60)),
         };
-        self.memory.refusals.insert(id.clone(), refusal);
+        let retry_at = time(self.now + SignedDuration::from_secs(60));
+        let refusals = &mut self.memory.refusals;
+        refusals.fail(id.clone(), refusal, |_| retry_at);
     }
 
     /// Makes the API server refuse a step.
@@ -441,7 +442,7 @@ impl World {
         let subject = step.action.subject(&kubevirt);
         self.refuse(&subject, message);
         if let Some(refusal) = self.memory.refusals.get_mut(&subject) {
-            refusal.fingerprint = step.action.fingerprint();
+            refusal.reason.fingerprint = step.action.fingerprint();
         }
     }
 

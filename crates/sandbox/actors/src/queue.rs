@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use apimachinery::retry_ledger::RetryLedger;
+use runtime::backoff::Schedule;
 use tokio::time::Instant;
 
 use crate::object::Key;
@@ -16,8 +18,11 @@ use crate::object::Key;
 /// Index of an actor, and one of its keys.
 pub(crate) type Item = (usize, Key);
 
-const INITIAL_BACKOFF: Duration = Duration::from_millis(10);
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Without jitter: there is one client.
+const BACKOFF: Schedule = Schedule {
+    first: Duration::from_millis(10),
+    cap: Duration::from_secs(60),
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -29,7 +34,7 @@ pub(crate) struct Queue {
     dirty: BTreeSet<Item>,
     due: BTreeMap<Item, Instant>,
     timers: BTreeSet<(Instant, Item)>,
-    failures: BTreeMap<Item, u32>,
+    retries: RetryLedger<Item, (), Instant>,
     /// Actor that was served last.
     last: usize,
 }
@@ -96,18 +101,15 @@ impl Queue {
 
     /// Ends a reconcile and resets the key's backoff.
     pub fn succeed(&mut self, item: &Item) {
-        self.failures.remove(item);
+        self.retries.clear(item);
         self.finish(item);
     }
 
     /// Ends a reconcile whose writes failed, and requeues the key with backoff.
     pub fn fail(&mut self, item: &Item, now: Instant) {
-        let failures = self.failures.entry(item.clone()).or_default();
-        let delay = INITIAL_BACKOFF
-            .saturating_mul(1 << (*failures).min(16))
-            .min(MAX_BACKOFF);
-        *failures = failures.saturating_add(1);
-        self.add_at(item.clone(), now + delay);
+        let retry_at = |failures| now + BACKOFF.step(failures);
+        let retry_at = self.retries.fail(item.clone(), (), retry_at);
+        self.add_at(item.clone(), retry_at);
         self.finish(item);
     }
 
@@ -173,8 +175,8 @@ mod tests {
             queue.pop(any);
             queue.finish(&item("a"));
         }
-        assert_eq!(delays[0], INITIAL_BACKOFF);
-        assert_eq!(delays[1], INITIAL_BACKOFF * 2);
-        assert_eq!(delays[39], MAX_BACKOFF);
+        assert_eq!(delays[0], BACKOFF.first);
+        assert_eq!(delays[1], BACKOFF.first * 2);
+        assert_eq!(delays[39], BACKOFF.cap);
     }
 }

@@ -14,11 +14,17 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
+use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
+
+const BACKOFF: Schedule = Schedule {
+    first: Duration::from_millis(100),
+    cap: Duration::from_secs(30),
+};
 
 /// Time without a failure after which the backoff starts over.
 const BACKOFF_RESET: Duration = Duration::from_secs(60);
@@ -73,8 +79,7 @@ impl Iterator for WatchBackoff {
         if self.next_attempt.is_some_and(|at| at + BACKOFF_RESET < now) {
             self.failures = 0;
         }
-        let delay = Duration::from_millis(100).saturating_mul(1 << self.failures.min(9));
-        let delay = delay.min(Duration::from_secs(30));
+        let delay = BACKOFF.step(self.failures);
         self.failures = self.failures.saturating_add(1);
         self.next_attempt = Some(now + delay);
         Some(delay)

@@ -2,8 +2,6 @@
 //!
 //! Writes that were refused a short time ago, or that were just sent, are deferred.
 
-use std::fmt::Write as _;
-
 use api::{Time, kubevirt::install::KubeVirt};
 use plan::kubevirt::{
     Fingerprint, Observed, Plan, PlanCaches, Step, observed::Memory, plan as next,
@@ -12,7 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Discovery, LastWrites, REPEAT_WRITE_DELAY, STATUS_INTERVAL, WEBHOOK, Watched,
+    Controller, DEFINITION, Discovery, LastWrites, REPEAT_WRITE_DELAY, STATUS_INTERVAL, WEBHOOK,
+    Watched,
 };
 use crate::{
     certificates::validities,
@@ -40,7 +39,8 @@ impl Controller {
         if !self.leads() {
             return;
         }
-        let is_time = self.crd_retry_at.is_none_or(|again| again <= now);
+        let retry_at = self.crd_retries.retry_at(&DEFINITION);
+        let is_time = retry_at.is_none_or(|again| again <= now);
         if !self.is_crd_installed && is_time && self.caches.is_synced(&Watched::Definitions) {
             self.install_crd();
             return;
@@ -104,7 +104,6 @@ impl Controller {
         requeues.extend(requeue_at.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
         let last = self.last_writes.get(target.uid());
-        let last = last.copied().unwrap_or_default();
         let steps = self.select(&target, steps, last, &wall, now, &mut requeues);
         let status = status.and_then(|status| {
             let old = to_value(&kubevirt.status.clone().unwrap_or_default());
@@ -116,12 +115,12 @@ impl Controller {
             let refused = refused.filter(|refused| refused.retry_at > wall);
             let retry_at = refused.map(|refused| self.instant(&refused.retry_at, now));
             let repeat_at = last
-                .status
+                .and_then(|last| last.status)
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
                 .map(|(_, at)| at + REPEAT_WRITE_DELAY);
             // A transition is written at once: clients wait for it.
             let limited = last
-                .status_at
+                .and_then(|last| last.status_at)
                 .filter(|_| transitions(old) == transitions(new));
             let not_before = limited.map(|at| at + STATUS_INTERVAL);
             let deferred = retry_at.max(repeat_at).max(not_before);
@@ -158,7 +157,7 @@ impl Controller {
         &self,
         target: &Target,
         steps: Vec<Step>,
-        last: LastWrites,
+        last: Option<&LastWrites>,
         wall: &Time,
         now: Instant,
         requeues: &mut Vec<Instant>,
@@ -170,16 +169,17 @@ impl Controller {
                 let refused = self.memory.refusals.get(&subject);
                 let refused = refused.filter(|refused| {
                     refused.retry_at > *wall
-                        && refused.fingerprint == execute::fingerprint(&step.action)
+                        && refused.reason.fingerprint == execute::fingerprint(&step.action)
                 });
                 requeues.extend(refused.map(|refused| self.instant(&refused.retry_at, now)));
                 refused.is_none()
             })
             .collect();
+        let actions = steps.iter().map(|step| &step.action);
         let repeat_at = last
-            .steps
-            .filter(|(done, _)| !steps.is_empty() && *done == fingerprint(&steps))
-            .map(|(_, at)| at + REPEAT_WRITE_DELAY)
+            .and_then(|last| last.steps.as_ref())
+            .filter(|(done, _)| !steps.is_empty() && done.iter().eq(actions))
+            .map(|(_, at)| *at + REPEAT_WRITE_DELAY)
             .filter(|at| *at > now);
         if let Some(at) = repeat_at {
             requeues.push(at);
@@ -204,18 +204,6 @@ impl Controller {
         self.strategies.retain(&[]);
         self.tools.report.reset();
     }
-}
-
-/// Hash of a batch of writes.
-pub(super) fn fingerprint<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Fingerprint {
-    let mut text = String::new();
-    for step in steps {
-        // The debug output does not contain the object; its fingerprint does.
-        let written = execute::fingerprint(&step.action);
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "{:?} {written:?}", step.action);
-    }
-    Fingerprint::of(&text)
 }
 
 fn seconds(time: &Time) -> f64 {

@@ -21,7 +21,7 @@ use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::{Controller, Discovery, LastWrites, reconcile};
+use super::{Controller, DEFINITION, Discovery, LastWrites};
 use crate::kubevirt::{
     definition,
     execute::{self, Answer, Executor, Failure, Target, Work},
@@ -99,8 +99,8 @@ impl Controller {
     ) {
         let last = self.last_writes.entry(target.uid().to_owned()).or_default();
         if !works.is_empty() {
-            let steps = works.iter().map(|work| &work.step);
-            last.steps = Some((reconcile::fingerprint(steps), now));
+            let actions = works.iter().map(|work| work.step.action.clone());
+            last.steps = Some((actions.collect(), now));
         }
         if let Some((old, new)) = &status {
             if progress(old) != progress(new) {
@@ -242,7 +242,10 @@ impl Controller {
                 };
             }
             CompletedRequest::Skipped => {}
-            CompletedRequest::CrdInstalled(Ok(())) => self.is_crd_installed = true,
+            CompletedRequest::CrdInstalled(Ok(())) => {
+                self.is_crd_installed = true;
+                self.crd_retries.clear(&DEFINITION);
+            }
             CompletedRequest::CrdInstalled(Err(failure)) => self.on_crd_failed(&failure, now),
             CompletedRequest::StrategyRead(read) => {
                 let delay = Schedule::WATCH.delay(3, &mut self.random);
@@ -287,9 +290,10 @@ impl Controller {
             return;
         }
         let message = &failure.message;
-        tracing::warn!("cannot install CustomResourceDefinition kubevirts.kubevirt.io: {message}");
-        let subject = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", "");
-        self.crd_retry_at = Some(now + self.backoff.failed(subject));
+        tracing::warn!("cannot install CustomResourceDefinition {DEFINITION}: {message}");
+        let jitter = &mut self.jitter;
+        let retry_at = |failures| now + Schedule::OBJECT.delay(failures, jitter);
+        self.crd_retries.fail(DEFINITION, (), retry_at);
     }
 
     /// Processes the answers to a write. Returns whether it succeeded.
@@ -301,11 +305,8 @@ impl Controller {
     ) -> bool {
         match answers {
             Ok(answers) => {
-                self.memory.refusals.remove(subject);
-                self.backoff.reset(subject);
-                if let Some(cause) = self.memory.causes.succeed(&kind(subject)) {
-                    self.backoff.reset(&backoff_id(&cause));
-                }
+                self.memory.refusals.clear(subject);
+                self.memory.causes.succeed(&kind(subject));
                 for answer in answers {
                     self.on_answer(answer);
                 }
@@ -373,31 +374,38 @@ impl Controller {
         // Status writes do not share causes: there is one.
         let is_status = subject.kind.contains('/');
         let cause = Cause::of(subject, error, &message).filter(|_| !is_status);
-        let before = match &cause {
-            Some(cause) => self.memory.causes.get(cause).map(|shared| &shared.refusal),
-            None => self.memory.refusals.get(subject),
-        };
+        let shared = cause
+            .as_ref()
+            .and_then(|cause| self.memory.causes.get(cause));
         // Refusals of one batch with the same cause count once.
         if let Some(cause) = &cause
-            && before.is_some_and(|before| before.retry_at.0 > wall)
+            && shared.is_some_and(|shared| shared.retry_at.0 > wall)
         {
             self.memory.causes.join(cause, subject);
             return;
         }
-        let key = cause.as_ref().map_or_else(|| subject.clone(), backoff_id);
-        let delay = self.backoff.failed(key);
-        let since = before.map_or(Time(wall), |before| before.since.clone());
-        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
-        let refused = Refusal {
+        let before = match &cause {
+            Some(_) => shared.map(|shared| &shared.reason.refusal),
+            None => self.memory.refusals.get(subject).map(|retry| &retry.reason),
+        };
+        let refusal = Refusal {
             message,
             error,
-            since,
+            since: before.map_or(Time(wall), |before| before.since.clone()),
             fingerprint,
-            retry_at: Time(wall.saturating_add(delay).unwrap_or(wall)),
+        };
+        let jitter = &mut self.jitter;
+        let retry_at = |failures| {
+            let delay = Schedule::OBJECT.delay(failures, jitter);
+            let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
+            Time(wall.saturating_add(delay).unwrap_or(wall))
         };
         match cause {
-            Some(cause) => self.memory.causes.refuse(cause, subject, refused),
-            None => drop(self.memory.refusals.insert(subject.clone(), refused)),
+            Some(cause) => self.memory.causes.refuse(cause, subject, refusal, retry_at),
+            None => {
+                let refusals = &mut self.memory.refusals;
+                refusals.fail(subject.clone(), refusal, retry_at);
+            }
         }
     }
 }
@@ -407,14 +415,4 @@ fn progress(status: &Value) -> Option<&str> {
     let mut conditions = status["conditions"].as_array()?.iter();
     let progressing = conditions.find(|condition| condition["type"] == "Progressing")?;
     progressing["message"].as_str()
-}
-
-/// Key of a cause in the backoff. It cannot be that of an object: names are not empty, and there are no
-/// such kinds.
-fn backoff_id(cause: &Cause) -> Id {
-    match cause {
-        Cause::Kind((group, kind)) => Id::new(group, kind, "", ""),
-        Cause::Webhook(endpoint) => Id::new("", "webhook", "", endpoint),
-        Cause::Quota(name) => Id::new("", "quota", "", name),
-    }
 }

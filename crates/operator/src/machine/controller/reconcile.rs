@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::{ObjectMeta, Time};
 use plan::{
+    Fingerprint,
     machine::{
         CloudInitSecret, ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan,
         restore_cloud_init,
@@ -18,9 +19,7 @@ use runtime::cache::Key;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{
-    Controller, Fingerprint, MIN_REQUEUE_INTERVAL, NETWORK_STATUS_INTERVAL, REPEAT_WRITE_DELAY,
-};
+use super::{Controller, MIN_REQUEUE_INTERVAL, NETWORK_STATUS_INTERVAL, REPEAT_WRITE_DELAY};
 use crate::machine::{
     caches::{Children, Subject},
     execute::Target,
@@ -107,7 +106,7 @@ impl Controller {
             }
         };
         let wall = Time((self.tools.clock)());
-        let refusal = self.retries.get(subject).map(|retry| &retry.refusal);
+        let refusal = self.retries.refusal(subject);
         let children = self.caches.children(&machine)?;
         let is_verified = self.is_verified(&subject.key, &children, now);
         let live = self.reads.of(subject, now);
@@ -121,7 +120,7 @@ impl Controller {
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && !plan.needs_cloud_init && refusal.is_some() {
             // The refused write is no longer needed.
-            self.clear_retry(subject);
+            self.retries.steps.clear(subject);
             let observed = self.caches.observe(&machine, &children, secrets, None);
             let observed = self.with_live_reads(observed, references, is_verified);
             plan = machine_plan(&observed, &wall);
@@ -173,11 +172,11 @@ impl Controller {
         let target = Target::of(Owner::Network, &network.metadata);
         let generation = network.metadata.generation;
         let wall = Time((self.tools.clock)());
-        let refusal = self.retries.get(subject).map(|retry| &retry.refusal);
+        let refusal = self.retries.refusal(subject);
         let observed = self.caches.observe_network(&network, refusal);
         let mut plan = network_plan(&observed, &wall);
         if plan.steps.is_empty() && refusal.is_some() {
-            self.clear_retry(subject);
+            self.retries.steps.clear(subject);
             plan = network_plan(&self.caches.observe_network(&network, None), &wall);
         }
         let current = network.status.clone().unwrap_or_default();
@@ -245,14 +244,10 @@ impl Controller {
         let mut requeues: Vec<Instant> = [requeue_at, retry].into_iter().flatten().collect();
         let mut work = None;
         if !steps.is_empty() {
-            let retry_at = self
-                .retries
-                .get(subject)
-                .filter(|retry| retry.generation == generation)
-                .map(|retry| retry.retry_at);
+            let retry_at = self.retries.steps_retry_at(subject, generation);
             let repeat_at = last
                 .and_then(|last| last.steps.as_ref())
-                .filter(|(done, _)| *done == Fingerprint::of(&steps))
+                .filter(|(done, _)| *done == fingerprint(&steps))
                 .map(|(_, at)| *at + REPEAT_WRITE_DELAY);
             match retry_at.max(repeat_at).filter(|at| *at > now) {
                 Some(at) => requeues.push(at),
@@ -264,9 +259,9 @@ impl Controller {
         {
             let repeat_at = last
                 .and_then(|last| last.status.as_ref())
-                .filter(|(written, _)| *written == Fingerprint::of(&status))
+                .filter(|(written, _)| *written == Fingerprint::of_json(&status))
                 .map(|(_, at)| *at + REPEAT_WRITE_DELAY);
-            let retry_at = last.and_then(|last| last.status_retry_at);
+            let retry_at = self.retries.status.retry_at(subject);
             match repeat_at.max(retry_at).filter(|at| *at > now) {
                 Some(at) => requeues.push(at),
                 None => work = Some(Work::Status(status, events)),
@@ -279,6 +274,12 @@ impl Controller {
             requeue_at: requeues.into_iter().min(),
         }
     }
+}
+
+/// Fingerprint of a batch of writes, whatever their reasons.
+pub(super) fn fingerprint(steps: &[Step]) -> Fingerprint {
+    let actions: Vec<_> = steps.iter().map(|step| &step.action).collect();
+    Fingerprint::of_json(&actions)
 }
 
 fn has_same_spec(one: &ObjectMeta, other: &ObjectMeta) -> bool {

@@ -9,10 +9,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use plan::machine::{Age, References, Refusal};
-use runtime::work_queue::Requeue;
+use runtime::{backoff::Schedule, work_queue::Requeue};
 use tokio::time::Instant;
 
-use super::{Controller, PendingRetry};
+use super::{Controller, Refused};
 use crate::machine::{
     caches::Subject,
     execute::Target,
@@ -26,9 +26,12 @@ const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum age, from the start of a read, at which a plan may rely on it.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// First and longest delay until a disk in use is checked again: foreign VirtualMachines are not
+/// Delays until a disk in use is checked again: foreign VirtualMachines are not
 /// watched.
-const RECHECK_DELAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+const RECHECK: Schedule = Schedule {
+    first: Duration::from_secs(10),
+    cap: Duration::from_secs(60),
+};
 
 #[derive(Default)]
 pub(super) struct Reads {
@@ -104,9 +107,7 @@ impl Reads {
         let age = if is_fresh {
             Age::Fresh
         } else {
-            let (first, longest) = RECHECK_DELAY;
-            let doubled = 2_u32.saturating_pow(found.reads.saturating_sub(1));
-            let due = found.started + first.saturating_mul(doubled).min(longest);
+            let due = found.started + RECHECK.step(found.reads.saturating_sub(1));
             Age::Stale {
                 retry_after: due.saturating_duration_since(now),
             }
@@ -188,12 +189,11 @@ impl Controller {
                     Ok(references) => self.found(&subject, Arc::clone(references), started),
                     Err(refusal) => {
                         self.tools.report.read_refused(&subject, refusal);
-                        let retry = PendingRetry {
+                        let refused = Refused {
                             refusal: refusal.clone(),
-                            retry_at: now + self.next_delay(&subject, None),
                             generation,
                         };
-                        self.retries.insert(subject.clone(), retry);
+                        self.retries.fail_steps(&subject, refused, None, now);
                     }
                 }
             }
@@ -202,7 +202,7 @@ impl Controller {
     }
 
     fn found(&mut self, subject: &Subject, references: Arc<References>, started: Instant) {
-        self.clear_retry(subject);
+        self.retries.steps.clear(subject);
         let before = self.reads.found.get(subject).map_or(0, |found| found.reads);
         let found = Found {
             references,

@@ -3,13 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
-use plan::machine::{Action, Refusal, Step};
+use plan::{
+    Fingerprint,
+    machine::{Action, Refusal, Step},
+};
 use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Fingerprint, MIN_REQUEUE_INTERVAL, PendingRetry,
-    reconcile::{Reconciled, Work},
+    Controller, MIN_REQUEUE_INTERVAL, Refused,
+    reconcile::{Reconciled, Work, fingerprint},
 };
 use crate::machine::{
     caches::Subject,
@@ -58,9 +61,11 @@ impl Controller {
         let last = self.last_writes.entry(subject.clone()).or_default();
         match &work {
             Work::Steps(steps) => {
-                last.steps = Some((Fingerprint::of(steps), started));
+                last.steps = Some((fingerprint(steps), started));
             }
-            Work::Status(status, _) => last.status = Some((Fingerprint::of(status), started)),
+            Work::Status(status, _) => {
+                last.status = Some((Fingerprint::of_json(status), started));
+            }
             Work::ReadSecret(_) | Work::ReadMachine => {}
         }
         let verified = self.verified_instance(&subject, &work);
@@ -149,14 +154,11 @@ impl Controller {
             WorkResult::Status(outcome) => {
                 let retry_after = outcome.retry_after;
                 let refused = self.process(&subject, outcome, took).is_some();
-                let retry_at = refused.then(|| now + self.next_delay(&subject, retry_after));
-                if !refused && !self.retries.contains_key(&subject) {
-                    self.backoff.reset(&subject);
-                }
-                let last = self.last_writes.entry(subject.clone()).or_default();
-                last.status_retry_at = retry_at;
                 if refused {
-                    last.status = None;
+                    self.retries.fail_status(&subject, retry_after, now);
+                    self.last_writes.entry(subject.clone()).or_default().status = None;
+                } else {
+                    self.retries.status.clear(&subject);
                 }
             }
         }
@@ -174,6 +176,7 @@ impl Controller {
         let outcome = match read {
             // Reconciled at once: through the queue, many such Machines would be in memory together.
             Ok(Some(machine)) => {
+                self.retries.reads.clear(&subject);
                 self.full_machine = Some(machine);
                 let reconciled = self.reconcile(&subject, now);
                 self.full_machine = None;
@@ -215,7 +218,7 @@ impl Controller {
                     namespace,
                     "cannot read Machine {namespace}/{machine} with its cloud-init data: {error}"
                 );
-                Requeue::At(now + self.next_delay(&subject, None))
+                Requeue::At(self.retries.fail_read(&subject, now))
             }
         };
         self.queue.done(&subject, outcome, now);
@@ -236,21 +239,19 @@ impl Controller {
             if let Some(instance) = verified {
                 self.secrets.set_verified(&subject.key, instance, now);
             }
-            self.clear_retry(subject);
+            self.retries.steps.clear(subject);
             return;
         };
         if made_progress {
-            self.backoff.reset(subject);
+            self.retries.steps.clear(subject);
         }
-        let retry_at = now + self.next_delay(subject, retry_after);
         // The same steps may be retried before the repeat delay.
         self.last_writes.entry(subject.clone()).or_default().steps = None;
-        let retry = PendingRetry {
+        let refused = Refused {
             refusal,
-            retry_at,
             generation,
         };
-        self.retries.insert(subject.clone(), retry);
+        self.retries.fail_steps(subject, refused, retry_after, now);
     }
 
     /// Updates the caches with the answers, reports the outcome and returns the refusal. A fenced
@@ -275,24 +276,5 @@ impl Controller {
             .report
             .written(subject, phase, refusal.as_ref(), took);
         refusal.filter(|_| !is_fenced)
-    }
-
-    /// Delay before the next attempt. A longer Retry-After is extended by the jittered backoff, so that
-    /// the clients that got the same value do not return together.
-    pub(super) fn next_delay(
-        &mut self,
-        subject: &Subject,
-        retry_after: Option<Duration>,
-    ) -> Duration {
-        let delay = self.backoff.failed(subject.clone());
-        match retry_after {
-            Some(retry_after) if retry_after > delay => retry_after + delay,
-            _ => delay,
-        }
-    }
-
-    pub(super) fn clear_retry(&mut self, subject: &Subject) {
-        self.retries.remove(subject);
-        self.backoff.reset(subject);
     }
 }

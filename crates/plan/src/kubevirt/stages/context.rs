@@ -3,6 +3,7 @@
 use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _};
 
 use api::Time;
+use apimachinery::retry_ledger::Retry;
 
 use super::{Stage, StageOutcome, is_component, refusals::report_refusal, stage_of};
 use crate::kubevirt::{
@@ -136,12 +137,20 @@ impl<'a> StageContext<'a> {
     ) {
         let refusal = self.observed.memory.refusals.get(&wanted.id);
         let refusal = refusal.filter(|refusal| {
-            refusal
-                .fingerprint
-                .is_none_or(|of| of == wanted.fingerprint)
+            let fingerprint = refusal.reason.fingerprint;
+            fingerprint.is_none_or(|of| of == wanted.fingerprint)
         });
-        if let Some(refusal) = refusal
-            && report_refusal(&wanted.id, refusal, "is refused", self.now, outcome)
+        if let Some(Retry {
+            reason, retry_at, ..
+        }) = refusal
+            && report_refusal(
+                &wanted.id,
+                reason,
+                retry_at,
+                "is refused",
+                self.now,
+                outcome,
+            )
         {
             return;
         }
@@ -180,8 +189,8 @@ pub(in crate::kubevirt) fn delete(
         return;
     }
     let refusal = observed.memory.refusals.get(&live.id);
-    if let Some(refusal) = refusal.filter(|refusal| refusal.fingerprint.is_none()) {
-        let message = format!("{} cannot be deleted: {}", live.id, refusal.message);
+    if let Some(refusal) = refusal.filter(|refusal| refusal.reason.fingerprint.is_none()) {
+        let message = format!("{} cannot be deleted: {}", live.id, refusal.reason.message);
         outcome.refusals.push(message);
         if refusal.retry_at.0 > now.0 {
             outcome.requeue_at(refusal.retry_at.clone());

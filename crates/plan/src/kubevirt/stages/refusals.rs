@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Time;
+use apimachinery::retry_ledger::Retry;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::StageOutcome;
@@ -44,7 +45,7 @@ pub(in crate::kubevirt) fn drop_refused(
     for (subject, _) in &steps {
         if let Some((cause, shared)) = causes.of(&kind(subject)) {
             let object = tried.entry(cause).or_insert_with(|| subject.clone());
-            if *subject == shared.tried {
+            if *subject == shared.reason.tried {
                 *object = subject.clone();
             }
         }
@@ -55,7 +56,14 @@ pub(in crate::kubevirt) fn drop_refused(
         if let Some((cause, shared)) = causes.of(&kind(&subject)) {
             let is_tried = tried.get(cause) == Some(&subject);
             if !is_tried
-                || report_refusal(&subject, &shared.refusal, "cannot be written", now, outcome)
+                || report_refusal(
+                    &subject,
+                    &shared.reason.refusal,
+                    &shared.retry_at,
+                    "cannot be written",
+                    now,
+                    outcome,
+                )
             {
                 continue;
             }
@@ -88,19 +96,24 @@ fn is_deferred(
     }
     let subject = step.action.subject(kubevirt);
     let refusal = observed.memory.refusals.get(&subject);
-    let refusal = refusal.filter(|refusal| refusal.fingerprint == step.action.fingerprint());
+    let refusal = refusal.filter(|it| it.reason.fingerprint == step.action.fingerprint());
     let failure = match step.action {
         Action::Count { .. } => "cannot have its objects counted",
         Action::DeleteAll { .. } => "cannot have its objects deleted",
         _ => "cannot be changed",
     };
-    refusal.is_some_and(|refusal| report_refusal(&subject, refusal, failure, now, outcome))
+    refusal.is_some_and(
+        |Retry {
+             reason, retry_at, ..
+         }| { report_refusal(&subject, reason, retry_at, failure, now, outcome) },
+    )
 }
 
 /// Reports a refusal, as a wait while it may be transient. Returns whether its backoff has not ended.
 pub(super) fn report_refusal(
     id: &Id,
     refusal: &Refusal,
+    retry_at: &Time,
     failure: &str,
     now: &Time,
     outcome: &mut StageOutcome,
@@ -112,9 +125,9 @@ pub(super) fn report_refusal(
     } else {
         outcome.wait(id, message);
     }
-    let is_early = refusal.retry_at.0 > now.0;
+    let is_early = retry_at.0 > now.0;
     if is_early {
-        outcome.requeue_at(refusal.retry_at.clone());
+        outcome.requeue_at(retry_at.clone());
     }
     is_early
 }

@@ -86,7 +86,7 @@ fn create(
     outcome: &mut StageOutcome,
 ) {
     if let Some(refused) = observed.memory.refusals.get(&job.id) {
-        let refusal = format!("{} is refused: {}", job.id, refused.message);
+        let refusal = format!("{} is refused: {}", job.id, refused.reason.message);
         outcome.refusals.push(refusal);
         if refused.retry_at.0 > now.0 {
             outcome.requeue_at(refused.retry_at.clone());
