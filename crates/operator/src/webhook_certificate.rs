@@ -19,14 +19,10 @@ mod cache;
 mod rate_limit;
 mod write;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, time::Duration};
 
 use api::Time;
-use futures::{
-    StreamExt as _,
-    future::{BoxFuture, OptionFuture},
-    stream::{BoxStream, SelectAll},
-};
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret,
@@ -35,14 +31,12 @@ use kube::{Api, Client};
 use plan::webhook_certificate::{Names, Plan, plan};
 use runtime::{
     backoff::Random,
+    control_loop::{self, Controller, Inputs, Watches},
     probes::Health,
     reflector::{self, WatchEvent},
     tls::Certificate,
 };
-use tokio::{
-    sync::watch::Receiver,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch::Receiver, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -100,8 +94,10 @@ impl CertificateController {
     /// Runs until the token is cancelled, then finishes the write in flight.
     pub async fn run(self, token: CancellationToken) {
         let mut random = Random::seeded(self.seed);
-        let mut streams = self.watch(&mut random);
-        let mut state = State {
+        let mut inputs = Inputs::default();
+        self.start_watches(&mut inputs.watches, &mut random);
+        let state = State {
+            inputs,
             writer: Writer::new(self.open, self.client, self.names.clone()),
             cache: CertificateCache::new(self.names.clone(), self.certificates),
             limiter: WriteLimiter::new(random.fork()),
@@ -111,29 +107,13 @@ impl CertificateController {
             clock: self.clock,
             metrics: self.metrics,
             health: self.health,
-            in_flight: None,
+            leads: self.leads,
             problems: BTreeSet::new(),
         };
-        let mut leads = self.leads;
-        loop {
-            let wake = state.reconcile(*leads.borrow_and_update());
-            let in_flight = OptionFuture::from(state.in_flight.as_mut());
-            tokio::select! {
-                biased;
-                () = token.cancelled() => break,
-                Some((object, result)) = in_flight => state.on_written(object, result),
-                Some(event) = streams.next() => state.on_event(event),
-                () = changed(&mut leads) => {}
-                () = sleep_until(wake) => {}
-            }
-        }
-        if let Some(in_flight) = state.in_flight {
-            // The next leader observes its effect.
-            let _ = in_flight.await;
-        }
+        control_loop::run(state, token).await;
     }
 
-    fn watch(&self, random: &mut Random) -> SelectAll<BoxStream<'static, KindEvent>> {
+    fn start_watches(&self, watches: &mut Watches<Object, KindEvent>, random: &mut Random) {
         let Names {
             namespace,
             configuration,
@@ -146,26 +126,17 @@ impl CertificateController {
             ..reflector::Config::default()
         };
         let secrets = || Api::<Secret>::namespaced(self.open.clone(), namespace);
-        let mut streams = SelectAll::new();
         let events = reflector::reflector(secrets(), named(secret), random.fork(), |secret| secret);
-        streams.push(events.map(KindEvent::Secret).boxed());
+        watches.start(Object::Secret, events.map(KindEvent::Secret));
         if self.certificates == Certificates::Managed {
             let authority = named(&self.names.authority());
             let events = reflector::reflector(secrets(), authority, random.fork(), |secret| secret);
-            streams.push(events.map(KindEvent::Authority).boxed());
+            watches.start(Object::Authority, events.map(KindEvent::Authority));
             let all = Api::<ValidatingWebhookConfiguration>::all(self.open.clone());
             let events =
                 reflector::reflector(all, named(configuration), random.fork(), |found| found);
-            streams.push(events.map(KindEvent::Configuration).boxed());
+            watches.start(Object::Configuration, events.map(KindEvent::Configuration));
         }
-        streams
-    }
-}
-
-/// Waits for a change of leadership; forever if the sender is gone.
-async fn changed(leads: &mut Receiver<bool>) {
-    if leads.changed().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 
@@ -178,6 +149,7 @@ fn wake_at(now: Timestamp, at: Option<Timestamp>) -> Instant {
 }
 
 struct State {
+    inputs: Inputs<Self>,
     writer: Writer,
     cache: CertificateCache,
     limiter: WriteLimiter,
@@ -187,14 +159,64 @@ struct State {
     clock: Clock,
     metrics: Metrics,
     health: Health,
-    in_flight: Option<BoxFuture<'static, (Object, Result<Answer, Failure>)>>,
+    leads: Receiver<bool>,
     /// Current problems, so that each is logged once.
     problems: BTreeSet<String>,
 }
 
+impl Controller for State {
+    const NAME: &'static str = "controller of the webhook's certificate";
+
+    type Watched = Object;
+    type WatchEvent = KindEvent;
+    type Completed = (Object, Result<Answer, Failure>);
+    type Question = Infallible;
+
+    fn inputs(&mut self) -> &mut Inputs<Self> {
+        &mut self.inputs
+    }
+
+    fn leadership(&self) -> Option<Receiver<bool>> {
+        Some(self.leads.clone())
+    }
+
+    fn start_due(&mut self, _now: Instant) -> Option<Instant> {
+        Some(self.reconcile())
+    }
+
+    fn on_event(&mut self, object: Object, event: KindEvent) {
+        match event {
+            KindEvent::Secret(change) => {
+                self.reset_retries(object, &change);
+                change.log(&self.names.secret);
+                self.cache.on_secret(change, &self.certificate);
+            }
+            KindEvent::Authority(change) => {
+                self.reset_retries(object, &change);
+                change.log(&self.names.authority());
+                self.cache.on_authority(change);
+            }
+            KindEvent::Configuration(change) => {
+                self.reset_retries(object, &change);
+                change.log("validatingwebhookconfigurations");
+                self.cache.on_configuration(change);
+            }
+        }
+    }
+
+    fn on_completed(&mut self, (object, result): (Object, Result<Answer, Failure>)) {
+        self.on_written(object, result);
+    }
+
+    fn on_question(&mut self, question: Infallible) {
+        match question {}
+    }
+}
+
 impl State {
     /// Reports the state, starts the next write, and returns when to wake up.
-    fn reconcile(&mut self, leads: bool) -> Instant {
+    fn reconcile(&mut self) -> Instant {
+        let leads = *self.leads.borrow();
         let now = (self.clock)();
         self.report(leads, now);
         let turns = self.cache.next_validity_change(now);
@@ -206,7 +228,7 @@ impl State {
             plan(&self.names, &self.cache.observed().borrowed(), &Time(now));
         let requeue_at = requeue_at.map(|at| at.0);
         let mut wake = wake_at(now, turns.into_iter().chain(requeue_at).min());
-        if self.in_flight.is_some() {
+        if !self.inputs.in_flight.is_empty() {
             return wake;
         }
         for write in writes {
@@ -216,30 +238,11 @@ impl State {
                 continue;
             }
             let write = self.writer.execute(write, &self.cache);
-            self.in_flight = Some(Box::pin(async move { (object, write.await) }));
+            let request = async move { (object, write.await) };
+            self.inputs.in_flight.push_write(request);
             break;
         }
         wake
-    }
-
-    fn on_event(&mut self, event: KindEvent) {
-        match event {
-            KindEvent::Secret(change) => {
-                self.reset_retries(Object::Secret, &change);
-                change.log(&self.names.secret);
-                self.cache.on_secret(change, &self.certificate);
-            }
-            KindEvent::Authority(change) => {
-                self.reset_retries(Object::Authority, &change);
-                change.log(&self.names.authority());
-                self.cache.on_authority(change);
-            }
-            KindEvent::Configuration(change) => {
-                self.reset_retries(Object::Configuration, &change);
-                change.log("validatingwebhookconfigurations");
-                self.cache.on_configuration(change);
-            }
-        }
     }
 
     /// Allows failed writes that depend on a changed object to be retried at once.
@@ -254,7 +257,6 @@ impl State {
     }
 
     fn on_written(&mut self, object: Object, result: Result<Answer, Failure>) {
-        self.in_flight = None;
         let now = Instant::now();
         match result {
             Ok(answer) => {
