@@ -1,8 +1,7 @@
 //! Control loop of the KubeVirt resource.
 //!
-//! One future owns the watches, caches and requests in flight. It plans one batch of writes, sends them
-//! concurrently, updates the caches with their answers, and plans again until the plan is empty. Nothing
-//! is polled: the loop sleeps until a watch event, an answer, or a timer.
+//! An instance of [`runtime::control_loop`]. It plans one batch of writes, sends them concurrently,
+//! updates the caches with their answers, and plans again until the plan is empty.
 //!
 //! A refused write is retried with backoff per object; meanwhile the plan takes it into account, and the
 //! status says why.
@@ -10,15 +9,10 @@
 mod reconcile;
 mod write;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use api::Time;
 use apimachinery::retry_ledger::RetryLedger;
-use futures::{
-    StreamExt as _,
-    future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered, SelectAll},
-};
 use jiff::SignedDuration;
 use kube::Client;
 use plan::kubevirt::{
@@ -27,12 +21,10 @@ use plan::kubevirt::{
 };
 use runtime::{
     backoff::{Random, Schedule},
+    control_loop::{self, Inputs},
     probes::Health,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::write::CompletedRequest;
@@ -52,10 +44,6 @@ use crate::requests::Requests;
 const REPEAT_WRITE_DELAY: Duration = Duration::from_secs(10);
 /// Minimum time between status writes while only messages change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// Time that requests in flight get to finish at shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
-/// Interval of the heartbeat that the liveness probe reads.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Default service account of Prometheus.
 pub(super) const PROMETHEUS_ACCOUNT: &str = "prometheus-k8s";
 
@@ -78,17 +66,15 @@ struct LastWrites {
 }
 
 pub(super) struct Controller {
+    inputs: Inputs<Self>,
     tools: Tools,
     options: Options,
     requests: Requests,
     kinds: Kinds,
     caches: Caches,
     watches: Watches,
-    watching: BTreeMap<Watched, CancellationToken>,
     /// Refused watches that have never synced, with the API server's message.
     refused_watches: BTreeMap<Watched, String>,
-    streams: SelectAll<BoxStream<'static, (Watched, KindEvent)>>,
-    in_flight: FuturesUnordered<BoxFuture<'static, CompletedRequest>>,
     served: Served,
     strategies: Strategies,
     certificates: Certificates,
@@ -113,6 +99,49 @@ pub(super) struct Controller {
     synced: bool,
 }
 
+impl control_loop::Controller for Controller {
+    const NAME: &'static str = "KubeVirt controller";
+    const HAS_HEARTBEAT: bool = true;
+
+    type Watched = Watched;
+    type WatchEvent = KindEvent;
+    type Completed = CompletedRequest;
+    type Question = Infallible;
+
+    fn inputs(&mut self) -> &mut Inputs<Self> {
+        &mut self.inputs
+    }
+
+    fn leadership(&self) -> Option<watch::Receiver<bool>> {
+        Some(self.tools.leads.clone())
+    }
+
+    fn start_due(&mut self, now: Instant) -> Option<Instant> {
+        self.start_work(now);
+        self.next_wake()
+    }
+
+    fn on_event(&mut self, watched: Watched, event: KindEvent) {
+        self.on_watch_event(&watched, event);
+    }
+
+    fn on_completed(&mut self, completed: CompletedRequest) {
+        self.on_request_completed(completed);
+    }
+
+    fn on_question(&mut self, question: Infallible) {
+        match question {}
+    }
+
+    fn on_leadership_change(&mut self) {
+        self.is_due = true;
+    }
+
+    fn on_heartbeat(&mut self, _now: Instant) {
+        self.tools.health.heartbeat();
+    }
+}
+
 /// State of the discovery of served kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Discovery {
@@ -128,14 +157,12 @@ impl Controller {
         let mut random = Random::seeded(options.seed);
         let namespace = options.operator.namespace.clone();
         Self {
+            inputs: Inputs::default(),
             requests: Requests::new(tools.client.clone(), api::kubevirt::install::FIELD_MANAGER),
             kinds: Kinds::default(),
             caches: Caches::new(),
             watches: Watches::new(tools.client.clone(), namespace),
-            watching: BTreeMap::new(),
             refused_watches: BTreeMap::new(),
-            streams: SelectAll::new(),
-            in_flight: FuturesUnordered::new(),
             served: Served::default(),
             strategies: Strategies::new(options.strategies.clone()),
             certificates: Certificates::new(options.webhook.clone()),
@@ -157,7 +184,7 @@ impl Controller {
         }
     }
 
-    /// Reconciles until the token is cancelled, then finishes the requests in flight.
+    /// Reconciles until the token is cancelled, then finishes the writes in flight.
     pub(super) async fn run(mut self, token: CancellationToken) {
         self.tools.health.set_synced(CACHES, false);
         self.report_webhook();
@@ -172,41 +199,7 @@ impl Controller {
         ] {
             self.start_watch(watched);
         }
-        let mut leads = self.tools.leads.clone();
-        let mut heartbeat = Instant::now();
-        loop {
-            let now = Instant::now();
-            self.start_work(now);
-            if now >= heartbeat {
-                self.tools.health.heartbeat();
-                heartbeat = now + HEARTBEAT_INTERVAL;
-            }
-            let wake = self
-                .next_wake()
-                .map_or(heartbeat, |wake| wake.min(heartbeat));
-            tokio::select! {
-                biased;
-                () = token.cancelled() => break,
-                Ok(()) = leads.changed() => self.is_due = true,
-                Some(completed) = self.in_flight.next(), if !self.in_flight.is_empty() => {
-                    self.on_request_completed(completed);
-                }
-                Some((watched, event)) = self.streams.next(), if !self.streams.is_empty() => {
-                    self.on_event(&watched, event);
-                }
-                () = sleep_until(wake) => {}
-            }
-        }
-        let drained = timeout(DRAIN_TIMEOUT, async {
-            while self.in_flight.next().await.is_some() {}
-        });
-        if drained.await.is_err() {
-            tracing::warn!(
-                "stopping the KubeVirt controller with requests in flight: the API server did not \
-                 answer them within {} s",
-                DRAIN_TIMEOUT.as_secs()
-            );
-        }
+        control_loop::run(self, token).await;
     }
 
     fn start_watch(&mut self, watched: Watched) {
@@ -219,19 +212,12 @@ impl Controller {
             other => self.watches.start(other, seed),
         };
         let Some(events) = events else { return };
-        let token = CancellationToken::new();
-        let name = watched.clone();
-        let events = events
-            .map(move |event| (name.clone(), event))
-            .take_until(token.clone().cancelled_owned());
-        self.streams.push(events.boxed());
-        self.watching.insert(watched, token);
+        self.inputs.watches.start(watched, events);
         self.update_synced();
     }
 
     fn stop_watch(&mut self, watched: &Watched) {
-        if let Some(token) = self.watching.remove(watched) {
-            token.cancel();
+        if self.inputs.watches.stop(watched) {
             self.refused_watches.remove(watched);
             self.caches.forget(watched);
             tracing::info!(
@@ -276,14 +262,14 @@ impl Controller {
         self.served.kinds = kinds.collect();
         let depends_on_discovery =
             |watched: &Watched| matches!(watched, Watched::Objects(_) | Watched::KubeVirts);
-        let stale: Vec<Watched> = self.watching.keys().cloned().collect();
+        let stale: Vec<Watched> = self.inputs.watches.keys().cloned().collect();
         for watched in stale {
             if depends_on_discovery(&watched) && !wanted.contains(&watched) {
                 self.stop_watch(&watched);
             }
         }
         for watched in wanted {
-            if !self.watching.contains_key(&watched) {
+            if !self.inputs.watches.contains(&watched) {
                 self.start_watch(watched);
             }
         }
@@ -307,10 +293,10 @@ impl Controller {
         let named = kubevirts.filter_map(|(_, kubevirt)| kubevirt.spec.monitor_account.clone());
         let account = named.last().filter(|account| !account.is_empty());
         let wanted = Watched::Accounts(account.unwrap_or_else(|| PROMETHEUS_ACCOUNT.to_owned()));
-        if self.watching.contains_key(&wanted) {
+        if self.inputs.watches.contains(&wanted) {
             return;
         }
-        let stale = self.watching.keys().cloned();
+        let stale = self.inputs.watches.keys().cloned();
         let stale: Vec<_> = stale
             .filter(|watched| matches!(watched, Watched::Accounts(_)))
             .collect();
@@ -320,11 +306,7 @@ impl Controller {
         self.start_watch(wanted);
     }
 
-    fn on_event(&mut self, watched: &Watched, event: KindEvent) {
-        // A stopped watch may still have had events buffered.
-        if !self.watching.contains_key(watched) {
-            return;
-        }
+    fn on_watch_event(&mut self, watched: &Watched, event: KindEvent) {
         Report::watch_failures(watched, &event);
         if let KindEvent::Secret(change) = &event {
             self.certificates.on_event(change);
@@ -403,14 +385,15 @@ impl Controller {
 
     fn update_synced(&mut self) {
         let waiting = self
-            .watching
+            .inputs
+            .watches
             .keys()
             .filter(|watched| !self.caches.is_synced(watched))
             .filter(|watched| !self.refused_watches.contains_key(watched))
             .count();
         let synced = waiting == 0
             && matches!(self.discovery, Discovery::Complete(_))
-            && self.watching.contains_key(&Watched::KubeVirts);
+            && self.inputs.watches.contains(&Watched::KubeVirts);
         if synced && !self.synced {
             tracing::info!("KubeVirt controller: caches are synced");
             self.is_due = true;
@@ -432,7 +415,7 @@ impl Controller {
 
     /// Time of the next timer, if work is waiting for time alone.
     fn next_wake(&self) -> Option<Instant> {
-        if !self.in_flight.is_empty() {
+        if !self.inputs.in_flight.is_empty() {
             return None;
         }
         let discovery = match self.discovery {

@@ -24,7 +24,7 @@ use crate::{
 impl Controller {
     /// Starts the next requests, if none are in flight.
     pub(super) fn start_work(&mut self, now: Instant) {
-        if !self.in_flight.is_empty() {
+        if !self.inputs.in_flight.is_empty() {
             return;
         }
         let is_time = match self.discovery {

@@ -6,7 +6,6 @@ use std::{
 };
 
 use api::{Time, kubevirt::install::KubeVirt};
-use futures::{FutureExt as _, future::BoxFuture};
 use jiff::SignedDuration;
 use kube::{Error, ResourceExt as _};
 use plan::{
@@ -36,7 +35,7 @@ const CONCURRENCY: usize = 10;
 /// Number of discovery requests for a missing kind, over about a minute.
 const MAX_DISCOVERIES: u32 = 6;
 
-pub(super) enum CompletedRequest {
+pub(in crate::kubevirt) enum CompletedRequest {
     Step {
         uid: String,
         subject: Id,
@@ -122,7 +121,7 @@ impl Controller {
             let fingerprint = execute::fingerprint(&step.action);
             let (executor, permits) = (executor.clone(), Arc::clone(&permits));
             let refusals = refusals.clone();
-            self.push(async move {
+            self.inputs.in_flight.push_write(async move {
                 // The semaphore is never closed.
                 let _permit = permits.acquire().await;
                 if refusals.skips(&subject) {
@@ -144,7 +143,7 @@ impl Controller {
         }
         if let Some((old, new)) = status {
             let fingerprint = Fingerprint::of(&new.to_string());
-            self.push(async move {
+            self.inputs.in_flight.push_write(async move {
                 let answers = executor.write_status(&old, &new).await;
                 CompletedRequest::Status {
                     uid: executor.target.uid().to_owned(),
@@ -157,11 +156,6 @@ impl Controller {
         }
     }
 
-    fn push(&self, request: impl Future<Output = CompletedRequest> + Send + 'static) {
-        let request: BoxFuture<'static, CompletedRequest> = request.boxed();
-        self.in_flight.push(request);
-    }
-
     /// Starts the discovery of served kinds.
     pub(super) fn discover(&mut self) {
         // The known kinds stay valid meanwhile.
@@ -170,9 +164,9 @@ impl Controller {
             Discovery::Needed(_) | Discovery::InFlight => Discovery::InFlight,
         };
         let requests = self.requests.clone();
-        self.push(
-            async move { CompletedRequest::Discovery(kinds::Listing::read(&requests).await) },
-        );
+        self.inputs.in_flight.push_read(async move {
+            CompletedRequest::Discovery(kinds::Listing::read(&requests).await)
+        });
     }
 
     /// Processes the discovered kinds. The API server may list a new kind with some delay; a kind that
@@ -201,9 +195,9 @@ impl Controller {
     /// Installs or updates the CustomResourceDefinition of KubeVirt.
     pub(super) fn install_crd(&mut self) {
         let requests = self.requests.clone();
-        self.push(
-            async move { CompletedRequest::CrdInstalled(definition::install(&requests).await) },
-        );
+        self.inputs.in_flight.push_write(async move {
+            CompletedRequest::CrdInstalled(definition::install(&requests).await)
+        });
     }
 
     /// Starts to read needed install strategies that are not cached. Returns whether the plan has to
@@ -220,7 +214,7 @@ impl Controller {
         let missing = self.strategies.missing(&wanted, objects, now);
         for source in &missing {
             let (requests, source) = (self.requests.clone(), source.clone());
-            self.push(async move {
+            self.inputs.in_flight.push_read(async move {
                 let read = strategies::read(&requests, source).await;
                 CompletedRequest::StrategyRead(Box::new(read))
             });
