@@ -98,9 +98,8 @@ impl Operator {
             report: Report::new(self.metrics, recorder),
             health: self.health,
             leads: self.leads,
-            questions: self.questions,
         };
-        let controller = Controller::new(tools, self.options);
+        let controller = Controller::new(tools, self.questions, self.options);
         futures::join!(
             controller.run(token.clone()),
             publisher.run(self.client, token)

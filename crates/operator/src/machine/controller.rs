@@ -1,8 +1,6 @@
 //! Control loop of Machines and NetworkConfigurations.
 //!
-//! One future owns the watches, caches, work queue and writes in flight. It plans one resource at a
-//! time, so it needs no locks; writes run concurrently. Nothing is polled: the loop sleeps until a
-//! watch event, the answer to a request, or a timer.
+//! An instance of [`runtime::control_loop`]. It plans one resource at a time; writes run concurrently.
 //!
 //! A reconcile starts at most one batch of writes. Their answers update the caches, and the resource
 //! is reconciled again until its plan is empty. A refused write is retried with backoff; meanwhile the
@@ -19,23 +17,16 @@ use std::{
 };
 
 use api::Machine;
-use futures::{
-    FutureExt as _, StreamExt as _,
-    future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered, SelectAll},
-};
 use kube::Client;
 use plan::{Fingerprint, machine::DigestKey};
 use runtime::{
     backoff::Random,
+    control_loop::{self, Inputs},
     probes::Health,
     reflector::WatchEvent,
     work_queue::{Requeue, WorkQueue},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -53,7 +44,7 @@ use super::{
     report::Report,
     secrets::Secrets,
     watches::{KindEvent, Watched},
-    webhook::Questions,
+    webhook::{Question, Questions},
 };
 use crate::requests::Requests;
 
@@ -63,13 +54,9 @@ const REPEAT_WRITE_DELAY: Duration = Duration::from_secs(10);
 const MIN_REQUEUE_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between status writes of a NetworkConfiguration: its users change in bulk.
 const NETWORK_STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// Time that writes in flight get to finish at shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 /// Planning time of one resource above which the loop counts and logs a slow reconcile: all other
 /// resources wait meanwhile.
 const SLOW_RECONCILE: Duration = Duration::from_millis(50);
-/// Interval of the heartbeat that the liveness probe reads.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings of the control loop.
 #[derive(Clone, Debug)]
@@ -113,7 +100,13 @@ pub(super) struct Tools {
     pub(super) report: Report,
     pub(super) health: Health,
     pub(super) leads: watch::Receiver<bool>,
-    pub(super) questions: Questions,
+}
+
+/// Completed request.
+pub(super) enum Completed {
+    Work(CompletedWork),
+    References(CompletedRead),
+    DigestKey(Result<DigestKey, Unavailable>),
 }
 
 /// Latest writes to a resource, so that they are not repeated before the caches show them.
@@ -124,6 +117,7 @@ struct LastWrites {
 }
 
 pub(super) struct Controller {
+    inputs: Inputs<Self>,
     tools: Tools,
     options: Options,
     requests: Requests,
@@ -136,19 +130,59 @@ pub(super) struct Controller {
     orphans: Orphans,
     /// Machine with its cloud-init data, from the live read until it is reconciled.
     full_machine: Option<Machine>,
-    watching: BTreeMap<Watched, CancellationToken>,
-    streams: SelectAll<BoxStream<'static, (Watched, String, KindEvent)>>,
-    work_in_flight: FuturesUnordered<BoxFuture<'static, CompletedWork>>,
     reads: Reads,
-    reads_in_flight: FuturesUnordered<BoxFuture<'static, CompletedRead>>,
     key: KeyCache,
-    key_reads_in_flight: FuturesUnordered<BoxFuture<'static, Result<DigestKey, Unavailable>>>,
     random: Random,
     synced: bool,
 }
 
+impl control_loop::Controller for Controller {
+    const NAME: &'static str = "Machine controller";
+    const HAS_HEARTBEAT: bool = true;
+
+    type Watched = Watched;
+    /// The namespace of the watch, and its event.
+    type WatchEvent = (String, KindEvent);
+    type Completed = Completed;
+    type Question = Question;
+
+    fn inputs(&mut self) -> &mut Inputs<Self> {
+        &mut self.inputs
+    }
+
+    fn leadership(&self) -> Option<watch::Receiver<bool>> {
+        Some(self.tools.leads.clone())
+    }
+
+    fn start_due(&mut self, now: Instant) -> Option<Instant> {
+        self.start_work(now);
+        self.next_wake()
+    }
+
+    fn on_event(&mut self, watched: Watched, (scope, event): (String, KindEvent)) {
+        self.on_watch_event(watched, &scope, event);
+    }
+
+    fn on_completed(&mut self, completed: Completed) {
+        match completed {
+            Completed::Work(completed) => self.on_work_completed(completed),
+            Completed::References(completed) => self.on_references_read(completed),
+            Completed::DigestKey(read) => self.key.on_read(read, Instant::now()),
+        }
+    }
+
+    fn on_question(&mut self, question: Question) {
+        question(&self.caches);
+    }
+
+    fn on_heartbeat(&mut self, now: Instant) {
+        self.tools.health.heartbeat();
+        self.report_orphans(now);
+    }
+}
+
 impl Controller {
-    pub(super) fn new(tools: Tools, options: Options) -> Self {
+    pub(super) fn new(tools: Tools, questions: Questions, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
         let scopes = match options.namespaces.as_slice() {
             [] => vec![String::new()],
@@ -160,6 +194,7 @@ impl Controller {
             caches.watch_secrets();
         }
         Self {
+            inputs: Inputs::with_questions(questions.into_receiver()),
             requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
             caches,
             queue: WorkQueue::new(
@@ -172,13 +207,8 @@ impl Controller {
             secrets: Secrets::default(),
             orphans: Orphans::default(),
             full_machine: None,
-            watching: BTreeMap::new(),
-            streams: SelectAll::new(),
-            work_in_flight: FuturesUnordered::new(),
             reads: Reads::default(),
-            reads_in_flight: FuturesUnordered::new(),
             key: KeyCache::new(options.key_secret.clone(), Instant::now()),
-            key_reads_in_flight: FuturesUnordered::new(),
             synced: false,
             random,
             scopes,
@@ -197,69 +227,17 @@ impl Controller {
                 self.start_watch(watched);
             }
         }
-        let mut leads = self.tools.leads.clone();
-        let mut heartbeat = Instant::now();
-        loop {
-            // One question per turn, so that neither webhooks nor writes starve.
-            if let Some(question) = self.tools.questions.try_next() {
-                question(&self.caches);
-            }
-            let now = Instant::now();
-            self.start_work(now);
-            if now >= heartbeat {
-                self.tools.health.heartbeat();
-                self.report_orphans(now);
-                heartbeat = now + HEARTBEAT_INTERVAL;
-            }
-            let wake = self
-                .next_wake()
-                .map_or(heartbeat, |wake| wake.min(heartbeat));
-            tokio::select! {
-                biased;
-                () = token.cancelled() => break,
-                Ok(()) = leads.changed() => {}
-                Some(completed) = self.work_in_flight.next(), if !self.work_in_flight.is_empty() => {
-                    self.on_work_completed(completed);
-                }
-                Some(completed) = self.reads_in_flight.next(), if !self.reads_in_flight.is_empty() => {
-                    self.on_references_read(completed);
-                }
-                Some(read) = self.key_reads_in_flight.next(), if !self.key_reads_in_flight.is_empty() => {
-                    self.key.on_read(read, Instant::now());
-                }
-                Some((watched, scope, event)) = self.streams.next(), if !self.streams.is_empty() => {
-                    self.on_event(watched, &scope, event);
-                }
-                Some(question) = self.tools.questions.next() => question(&self.caches),
-                () = sleep_until(wake) => {}
-            }
-        }
-        let drained = timeout(DRAIN_TIMEOUT, async {
-            while self.work_in_flight.next().await.is_some() {}
-        });
-        if drained.await.is_err() {
-            tracing::warn!(
-                "stopping the Machine controller with writes in flight: the API server did not \
-                 answer them within {} s",
-                DRAIN_TIMEOUT.as_secs()
-            );
-        }
+        control_loop::run(self, token).await;
     }
 
     fn start_watch(&mut self, watched: Watched) {
-        let token = CancellationToken::new();
         let events = watched.start(&self.tools.client, &self.scopes, self.random.next());
-        let events = events
-            .map(move |(scope, event)| (watched, scope, event))
-            .take_until(token.clone().cancelled_owned());
-        self.streams.push(events.boxed());
-        self.watching.insert(watched, token);
+        self.inputs.watches.start(watched, events);
         self.tools.health.set_synced(watched.name(), false);
     }
 
     fn stop_watch(&mut self, watched: Watched) {
-        if let Some(token) = self.watching.remove(&watched) {
-            token.cancel();
+        if self.inputs.watches.stop(&watched) {
             self.caches.forget(watched);
             self.tools.report.forget_kind(watched);
             if watched.is_required() {
@@ -283,7 +261,7 @@ impl Controller {
         for watched in Watched::ALL {
             match (
                 self.caches.is_served(watched),
-                self.watching.contains_key(&watched),
+                self.inputs.watches.contains(&watched),
             ) {
                 (true, false) => self.start_watch(watched),
                 (false, true) => self.stop_watch(watched),
@@ -292,11 +270,7 @@ impl Controller {
         }
     }
 
-    fn on_event(&mut self, watched: Watched, scope: &str, event: KindEvent) {
-        // A stopped watch may still have had events buffered.
-        if !self.watching.contains_key(&watched) {
-            return;
-        }
+    fn on_watch_event(&mut self, watched: Watched, scope: &str, event: KindEvent) {
         Report::watch_failures(watched, &event);
         match &event {
             KindEvent::Quota(WatchEvent::Applied(quota)) => {
@@ -397,8 +371,9 @@ impl Controller {
             && let Some(secret) = self.key.begin(now)
         {
             let requests = self.requests.clone();
-            let read = async move { digest_key::read(&requests, &secret).await };
-            self.key_reads_in_flight.push(read.boxed());
+            self.inputs.in_flight.push_read(async move {
+                Completed::DigestKey(digest_key::read(&requests, &secret).await)
+            });
         }
     }
 
@@ -409,8 +384,9 @@ impl Controller {
             return key;
         }
         let free = |count: usize| count < self.options.concurrency;
-        let work = free(self.work_in_flight.len()).then(|| self.queue.next_wake());
-        let reads = free(self.reads_in_flight.len()).then(|| self.reads.next_wake(Instant::now()));
+        let in_flight = &self.inputs.in_flight;
+        let work = free(in_flight.writes()).then(|| self.queue.next_wake());
+        let reads = free(in_flight.reads()).then(|| self.reads.next_wake(Instant::now()));
         [work, reads, Some(key)]
             .into_iter()
             .flatten()
@@ -423,7 +399,7 @@ impl Controller {
         if !self.is_reconciling() {
             return;
         }
-        while self.work_in_flight.len() < self.options.concurrency {
+        while self.inputs.in_flight.writes() < self.options.concurrency {
             let Some(subject) = self.queue.pop(now) else {
                 break;
             };

@@ -13,6 +13,7 @@ use runtime::{cache::Key, tls::Handler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+pub(super) use self::questions::Question;
 pub use self::questions::Questions;
 use self::{live::Live, questions::Asker};
 use super::{Operator, caches::Caches};

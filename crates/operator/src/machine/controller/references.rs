@@ -12,7 +12,7 @@ use plan::machine::{Age, References, Refusal};
 use runtime::{backoff::Schedule, work_queue::Requeue};
 use tokio::time::Instant;
 
-use super::{Controller, Refused};
+use super::{Completed, Controller, Refused};
 use crate::machine::{
     caches::Subject,
     execute::Target,
@@ -60,7 +60,7 @@ struct Found {
     reads: u32,
 }
 
-pub(super) struct CompletedRead {
+pub(in crate::machine) struct CompletedRead {
     namespace: Arc<str>,
     waiting: Vec<Waiting>,
     started: Instant,
@@ -146,22 +146,22 @@ impl Controller {
     }
 
     pub(super) fn start_reads(&mut self, now: Instant) {
-        while self.reads_in_flight.len() < self.options.concurrency {
+        while self.inputs.in_flight.reads() < self.options.concurrency {
             let Some((namespace, waiting)) = self.reads.next(now) else {
                 break;
             };
             let is_served = self.caches.is_served(Watched::VirtualMachines)
                 && self.caches.is_served(Watched::Instances);
             let requests = self.requests.clone();
-            self.reads_in_flight.push(Box::pin(async move {
+            self.inputs.in_flight.push_read(async move {
                 let result = read(&requests, &namespace, is_served).await;
-                CompletedRead {
+                Completed::References(CompletedRead {
                     result: result.map_err(|error| refused(&namespace, &error)),
                     namespace,
                     waiting,
                     started: now,
-                }
-            }));
+                })
+            });
         }
     }
 

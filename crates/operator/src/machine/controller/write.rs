@@ -11,7 +11,7 @@ use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
 use super::{
-    Controller, MIN_REQUEUE_INTERVAL, Refused,
+    Completed, Controller, MIN_REQUEUE_INTERVAL, Refused,
     reconcile::{Reconciled, Work, fingerprint},
 };
 use crate::machine::{
@@ -21,7 +21,7 @@ use crate::machine::{
     report::Report,
 };
 
-pub(super) struct CompletedWork {
+pub(in crate::machine) struct CompletedWork {
     subject: Subject,
     uid: String,
     generation: Option<i64>,
@@ -71,7 +71,7 @@ impl Controller {
         let verified = self.verified_instance(&subject, &work);
         let requests = self.requests.clone();
         let uid = target.uid.clone();
-        self.work_in_flight.push(Box::pin(async move {
+        self.inputs.in_flight.push_write(async move {
             let result = match work {
                 Work::Steps(steps) => {
                     WorkResult::Steps(execute::execute(&requests, &target, steps).await)
@@ -88,15 +88,15 @@ impl Controller {
                     WorkResult::MachineRead(Box::new(read))
                 }
             };
-            CompletedWork {
+            Completed::Work(CompletedWork {
                 subject,
                 uid,
                 generation,
                 started,
                 verified,
                 result,
-            }
-        }));
+            })
+        });
     }
 
     /// UID of the instance whose Secret is verified once the work is done.

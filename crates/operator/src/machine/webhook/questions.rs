@@ -16,7 +16,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of queued questions; more are dropped.
 const QUEUE_CAPACITY: usize = 256;
 
-type Question = Box<dyn FnOnce(&Caches) + Send>;
+/// Question to the caches; it sends its answer itself.
+pub(in crate::machine) type Question = Box<dyn FnOnce(&Caches) + Send>;
 
 /// Queue of questions to an operator's caches.
 pub struct Questions {
@@ -39,12 +40,8 @@ impl Questions {
         self.asker.clone()
     }
 
-    pub(in crate::machine) fn try_next(&mut self) -> Option<Question> {
-        self.receiver.try_recv().ok()
-    }
-
-    pub(in crate::machine) async fn next(&mut self) -> Option<Question> {
-        self.receiver.recv().await
+    pub(in crate::machine) fn into_receiver(self) -> mpsc::Receiver<Question> {
+        self.receiver
     }
 }
 
@@ -104,10 +101,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_answered_from_the_caches() {
-        let mut questions = Questions::default();
+        let questions = Questions::default();
         let asker = questions.asker();
+        let mut questions = questions.into_receiver();
         let asking = tokio::spawn(async move { asker.ask(|caches| caches.covers("a")).await });
-        let question = questions.next().await.unwrap();
+        let question = questions.recv().await.unwrap();
         question(&Caches::new(vec![String::new()]));
         assert_eq!(asking.await.unwrap(), Some(true));
     }
