@@ -1,24 +1,19 @@
 //! Control loop of all actors.
 //!
-//! One future owns the watches, the caches, the work queue and the writes in flight. Reconciles run
-//! one at a time and need no locks; writes run concurrently. The loop never polls: it sleeps until a
-//! watch event, a write response or a timer. On a current-thread runtime with a paused clock, equal
-//! worlds give equal runs.
+//! An instance of [`runtime::control_loop`]. Reconciles run one at a time; writes run concurrently. On a
+//! current-thread runtime with a paused clock, equal worlds give equal runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     sync::Arc,
     time::Duration,
 };
 
-use futures::{
-    StreamExt,
-    future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered, SelectAll},
-};
 use kube::runtime::watcher::Event;
+use runtime::control_loop::{self, Controller, Inputs};
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -34,29 +29,10 @@ use crate::{
 };
 
 const MAX_CONCURRENT_WRITES: usize = 32;
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs these actors until the token is cancelled, then drains the writes in flight.
 pub async fn run_with(world: World, actors: Vec<Box<dyn Actor>>, token: CancellationToken) {
-    let mut runner = Runner::new(world, actors);
-    loop {
-        runner.start_reconciles();
-        let timer = runner.queue.next_timer();
-        tokio::select! {
-            biased;
-            () = token.cancelled() => break,
-            Some(done) = runner.writing.next(), if !runner.writing.is_empty() => runner.on_written(done),
-            Some((kind, event)) = runner.streams.next() => runner.on_event(kind, event),
-            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
-        }
-        runner.queue.enqueue_due(Instant::now());
-    }
-    let drained = timeout(DRAIN_TIMEOUT, async {
-        while runner.writing.next().await.is_some() {}
-    });
-    if drained.await.is_err() {
-        tracing::debug!("stopped before all writes were answered");
-    }
+    control_loop::run(Runner::new(world, actors), token).await;
 }
 
 /// Responses to the writes of one reconcile, up to the first error.
@@ -69,7 +45,6 @@ struct WritesDone {
 
 #[derive(Default)]
 struct WatchState {
-    stop: CancellationToken,
     /// Whether the first list is complete.
     has_synced: bool,
     /// Keys of the list in progress.
@@ -77,6 +52,7 @@ struct WatchState {
 }
 
 struct Runner {
+    inputs: Inputs<Self>,
     world: World,
     actors: Vec<Box<dyn Actor>>,
     kinds: BTreeSet<Kind>,
@@ -87,8 +63,37 @@ struct Runner {
     refusals: BTreeMap<Item, String>,
     recorder: Arc<Recorder>,
     watched: BTreeMap<Kind, WatchState>,
-    streams: SelectAll<BoxStream<'static, (Kind, Event<Value>)>>,
-    writing: FuturesUnordered<BoxFuture<'static, WritesDone>>,
+}
+
+impl Controller for Runner {
+    const NAME: &'static str = "actors";
+
+    type Watched = Kind;
+    type WatchEvent = Event<Value>;
+    type Completed = WritesDone;
+    type Question = Infallible;
+
+    fn inputs(&mut self) -> &mut Inputs<Self> {
+        &mut self.inputs
+    }
+
+    fn start_due(&mut self, now: Instant) -> Option<Instant> {
+        self.queue.enqueue_due(now);
+        self.start_reconciles();
+        self.queue.next_timer()
+    }
+
+    fn on_event(&mut self, kind: Kind, event: Event<Value>) {
+        self.on_watch_event(kind, event);
+    }
+
+    fn on_completed(&mut self, done: WritesDone) {
+        self.on_written(done);
+    }
+
+    fn on_question(&mut self, question: Infallible) {
+        match question {}
+    }
 }
 
 impl Runner {
@@ -102,6 +107,7 @@ impl Runner {
             kinds.insert(DEFINITION);
         }
         let mut runner = Self {
+            inputs: Inputs::default(),
             world,
             actors,
             kinds,
@@ -111,8 +117,6 @@ impl Runner {
             refusals: BTreeMap::new(),
             recorder: Arc::default(),
             watched: BTreeMap::new(),
-            streams: SelectAll::new(),
-            writing: FuturesUnordered::new(),
         };
         for kind in runner.kinds.clone() {
             if !kind.custom {
@@ -128,15 +132,14 @@ impl Runner {
     }
 
     fn start_watch(&mut self, kind: Kind) {
-        let watched = WatchState::default();
-        let stream = watch(self.world.client.clone(), kind, watched.stop.clone());
-        self.streams.push(stream.boxed());
-        self.watched.insert(kind, watched);
+        let events = watch(self.world.client.clone(), kind);
+        self.inputs.watches.start(kind, events);
+        self.watched.insert(kind, WatchState::default());
     }
 
     fn stop_watch(&mut self, kind: Kind) {
-        if let Some(watched) = self.watched.remove(&kind) {
-            watched.stop.cancel();
+        if self.inputs.watches.stop(&kind) {
+            self.watched.remove(&kind);
             self.retain_keys(kind, &BTreeSet::new());
         }
     }
@@ -161,7 +164,7 @@ impl Runner {
         let synced: Vec<bool> = (0..self.actors.len())
             .map(|actor| self.has_synced(actor))
             .collect();
-        while self.writing.len() < MAX_CONCURRENT_WRITES {
+        while self.inputs.in_flight.writes() < MAX_CONCURRENT_WRITES {
             let actors = &self.actors;
             let item = self.queue.pop(|actor, is_running| {
                 synced.get(actor).copied().unwrap_or_default()
@@ -205,7 +208,7 @@ impl Runner {
         let recorder = Arc::clone(&self.recorder);
         let manager = actor.name();
         let requeue_after = result.requeue_after;
-        self.writing.push(Box::pin(async move {
+        self.inputs.in_flight.push_write(async move {
             let mut responses = Vec::with_capacity(writes.len());
             let mut latest = BTreeMap::new();
             for write in writes {
@@ -234,7 +237,7 @@ impl Runner {
                 responses,
                 error: None,
             }
-        }));
+        });
     }
 
     fn on_written(&mut self, done: WritesDone) {
@@ -275,7 +278,7 @@ impl Runner {
         }
     }
 
-    fn on_event(&mut self, kind: Kind, event: Event<Value>) {
+    fn on_watch_event(&mut self, kind: Kind, event: Event<Value>) {
         let namespaces = self.world.namespaces.as_ref();
         match event {
             Event::Init => {

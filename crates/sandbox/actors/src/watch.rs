@@ -1,6 +1,6 @@
 //! Watch of all objects of one kind, with backoff.
 //!
-//! Errors are logged and the watch is restarted; the stream ends only when it is cancelled.
+//! Errors are logged and the watch is restarted; the stream does not end.
 
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use kube::{
 use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
 
@@ -29,12 +28,8 @@ const BACKOFF: Schedule = Schedule {
 /// Time without a failure after which the backoff starts over.
 const BACKOFF_RESET: Duration = Duration::from_secs(60);
 
-/// Watches all objects of a kind until `stop` is cancelled.
-pub(crate) fn watch(
-    client: Client,
-    kind: Kind,
-    stop: CancellationToken,
-) -> impl Stream<Item = (Kind, Event<Value>)> + Send {
+/// Watches all objects of a kind.
+pub(crate) fn watch(client: Client, kind: Kind) -> impl Stream<Item = Event<Value>> + Send {
     let api: Api<DynamicObject> = Api::all_with(client, &kind.api_resource());
     watcher(api, watcher::Config::default())
         .backoff(WatchBackoff::default())
@@ -50,9 +45,8 @@ pub(crate) fn watch(
                     None
                 }
             };
-            std::future::ready(event.map(|event| (kind, event)))
+            std::future::ready(event)
         })
-        .take_until(stop.cancelled_owned())
 }
 
 /// The object as JSON, without `managedFields`.
