@@ -271,7 +271,7 @@ impl Controller {
     }
 
     fn on_watch_event(&mut self, watched: Watched, scope: &str, event: KindEvent) {
-        Report::watch_failures(watched, &event);
+        event.log(watched.name());
         match &event {
             KindEvent::Quota(WatchEvent::Applied(quota)) => {
                 let namespace = quota.metadata.namespace.clone();

@@ -22,7 +22,7 @@ use super::{
     orphans::Orphan,
     packed::Packed,
     paths::Owner,
-    watches::{KindEvent, Watched},
+    watches::Watched,
 };
 use crate::metrics::Metrics;
 
@@ -291,26 +291,6 @@ impl Report {
         self.fleet.machines(machines);
         self.fleet.virtual_machines(virtual_machines);
         self.fleet.claims(claims, now);
-    }
-
-    /// Logs failures and recoveries of a watch.
-    pub(super) fn watch_failures(watched: Watched, event: &KindEvent) {
-        let kind = watched.name();
-        match event {
-            KindEvent::Definition(change) => change.log(kind),
-            KindEvent::Machine(change) => change.log(kind),
-            KindEvent::Network(change) => change.log(kind),
-            KindEvent::Class(change) => change.log(kind),
-            KindEvent::StorageClass(change) => change.log(kind),
-            KindEvent::Attachment(change) => change.log(kind),
-            KindEvent::VirtualMachine(change) => change.log(kind),
-            KindEvent::Instance(change) => change.log(kind),
-            KindEvent::Claim(change) => change.log(kind),
-            KindEvent::DataVolume(change) => change.log(kind),
-            KindEvent::Quota(change) => change.log(kind),
-            KindEvent::Installation(change) => change.log(kind),
-            KindEvent::Secret(change) => change.log(kind),
-        }
     }
 }
 

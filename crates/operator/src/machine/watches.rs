@@ -39,148 +39,224 @@ pub(super) type Quota = PartialObjectMeta<ResourceQuota>;
 /// KubeVirt resource; only its deletion timestamp is read.
 pub(super) type Installation = PartialObjectMeta<KubeVirt>;
 
-/// Watched kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Watched {
-    Definitions,
-    Machines,
-    Networks,
-    Classes,
-    StorageClasses,
-    Attachments,
-    VirtualMachines,
-    Instances,
-    Claims,
-    DataVolumes,
-    Quotas,
-    Installations,
-    Secrets,
+/// Where a kind is defined.
+#[derive(Clone, Copy)]
+enum Definer {
+    Kubernetes,
+    /// CustomResourceDefinition of the API group vitistack.io.
+    Vitistack(&'static str),
+    /// CustomResourceDefinition of KubeVirt, CDI or Multus.
+    Other(&'static str),
 }
 
-/// Event of one of the watches.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "each is moved once, from the watch into the caches"
-)]
-pub(super) enum KindEvent {
-    Definition(WatchEvent<Definition>),
-    Machine(WatchEvent<Machine>),
-    Network(WatchEvent<NetworkConfiguration>),
-    Class(WatchEvent<MachineClass>),
-    StorageClass(WatchEvent<StorageClass>),
-    Attachment(WatchEvent<NetworkAttachmentDefinition>),
-    VirtualMachine(WatchEvent<Packed<ObservedVirtualMachine>>),
-    Instance(WatchEvent<Packed<ObservedInstance>>),
-    Claim(WatchEvent<Packed<ObservedClaim>>),
-    DataVolume(WatchEvent<Packed<ObservedDataVolume>>),
-    Quota(WatchEvent<Quota>),
-    Installation(WatchEvent<Installation>),
-    Secret(WatchEvent<WatchedSecret>),
+/// Properties of a watched kind.
+struct WatchedKind {
+    /// Plural resource name, for probes and logs.
+    name: &'static str,
+    definer: Definer,
+    /// Whether the operator is unready without this kind.
+    is_required: bool,
+    /// Whether the watch spans the cluster even if the operator is restricted to namespaces:
+    /// cluster-scoped kinds, and KubeVirt resources, which are in KubeVirt's namespace.
+    is_cluster_wide: bool,
+    /// Watches the kind in a namespace (`""`: all).
+    start: fn(Client, &str, u64) -> BoxStream<'static, KindEvent>,
 }
 
-impl KindEvent {
-    /// Progress of the list that the event belongs to.
-    pub(super) fn progress(&self) -> Progress {
-        match self {
-            Self::Definition(change) => Progress::of(change),
-            Self::Machine(change) => Progress::of(change),
-            Self::Network(change) => Progress::of(change),
-            Self::Class(change) => Progress::of(change),
-            Self::StorageClass(change) => Progress::of(change),
-            Self::Attachment(change) => Progress::of(change),
-            Self::VirtualMachine(change) => Progress::of(change),
-            Self::Instance(change) => Progress::of(change),
-            Self::Claim(change) => Progress::of(change),
-            Self::DataVolume(change) => Progress::of(change),
-            Self::Quota(change) => Progress::of(change),
-            Self::Installation(change) => Progress::of(change),
-            Self::Secret(change) => Progress::of(change),
+/// Declares the watched kinds: the variant of [`Watched`], the variant of [`KindEvent`] with the type of
+/// the cached object, and the [`WatchedKind`].
+macro_rules! watched_kinds {
+    ($($watched:ident: $event:ident($object:ty) = $kind:expr;)*) => {
+        /// Watched kind.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Watched {
+            $($watched,)*
         }
-    }
+
+        /// Event of one of the watches.
+        #[derive(Debug)]
+        #[expect(
+            clippy::large_enum_variant,
+            reason = "each is moved once, from the watch into the caches"
+        )]
+        pub(super) enum KindEvent {
+            $($event(WatchEvent<$object>),)*
+        }
+
+        impl KindEvent {
+            /// Progress of the list that the event belongs to.
+            pub(super) fn progress(&self) -> Progress {
+                match self {
+                    $(Self::$event(change) => Progress::of(change),)*
+                }
+            }
+
+            /// Logs a failure or recovery of the watch, and objects that cannot be decoded.
+            pub(super) fn log(&self, kind: &str) {
+                match self {
+                    $(Self::$event(change) => change.log(kind),)*
+                }
+            }
+        }
+
+        impl Watched {
+            pub(super) const ALL: [Self; [$(Self::$watched),*].len()] = [$(Self::$watched),*];
+
+            fn kind(self) -> WatchedKind {
+                match self {
+                    $(Self::$watched => $kind,)*
+                }
+            }
+        }
+    };
+}
+
+watched_kinds! {
+    Definitions: Definition(Definition) = WatchedKind {
+        name: "customresourcedefinitions",
+        definer: Definer::Kubernetes,
+        is_required: true,
+        is_cluster_wide: true,
+        start: |client, _, seed| metadata(Api::all(client), seed, KindEvent::Definition),
+    };
+    Machines: Machine(Machine) = WatchedKind {
+        name: "machines",
+        definer: Definer::Vitistack("machines.vitistack.io"),
+        is_required: true,
+        is_cluster_wide: false,
+        start: |client, scope, seed| machines(in_scope(client, scope), seed),
+    };
+    Networks: Network(NetworkConfiguration) = WatchedKind {
+        name: "networkconfigurations",
+        definer: Definer::Vitistack("networkconfigurations.vitistack.io"),
+        is_required: true,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, KindEvent::Network)
+        },
+    };
+    Classes: Class(MachineClass) = WatchedKind {
+        name: "machineclasses",
+        definer: Definer::Vitistack("machineclasses.vitistack.io"),
+        is_required: true,
+        is_cluster_wide: true,
+        start: |client, _, seed| {
+            objects::<MachineClass>(Api::all(client), None, seed, KindEvent::Class)
+        },
+    };
+    StorageClasses: StorageClass(StorageClass) = WatchedKind {
+        name: "storageclasses",
+        definer: Definer::Kubernetes,
+        is_required: true,
+        is_cluster_wide: true,
+        start: |client, _, seed| {
+            objects::<StorageClass>(Api::all(client), None, seed, KindEvent::StorageClass)
+        },
+    };
+    Attachments: Attachment(NetworkAttachmentDefinition) = WatchedKind {
+        name: "network-attachment-definitions",
+        definer: Definer::Other("network-attachment-definitions.k8s.cni.cncf.io"),
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            managed::<NetworkAttachmentDefinition>(
+                in_scope(client, scope),
+                seed,
+                KindEvent::Attachment,
+            )
+        },
+    };
+    VirtualMachines: VirtualMachine(Packed<ObservedVirtualMachine>) = WatchedKind {
+        name: "virtualmachines",
+        definer: Definer::Other("virtualmachines.kubevirt.io"),
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            managed::<ObservedVirtualMachine>(
+                in_scope(client, scope),
+                seed,
+                KindEvent::VirtualMachine,
+            )
+        },
+    };
+    Instances: Instance(Packed<ObservedInstance>) = WatchedKind {
+        name: "virtualmachineinstances",
+        definer: Definer::Other("virtualmachineinstances.kubevirt.io"),
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            managed::<ObservedInstance>(in_scope(client, scope), seed, KindEvent::Instance)
+        },
+    };
+    Claims: Claim(Packed<ObservedClaim>) = WatchedKind {
+        name: "persistentvolumeclaims",
+        definer: Definer::Kubernetes,
+        is_required: true,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            managed::<ObservedClaim>(in_scope(client, scope), seed, KindEvent::Claim)
+        },
+    };
+    DataVolumes: DataVolume(Packed<ObservedDataVolume>) = WatchedKind {
+        name: "datavolumes",
+        definer: Definer::Other("datavolumes.cdi.kubevirt.io"),
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            managed::<ObservedDataVolume>(in_scope(client, scope), seed, KindEvent::DataVolume)
+        },
+    };
+    Quotas: Quota(Quota) = WatchedKind {
+        name: "resourcequotas",
+        definer: Definer::Kubernetes,
+        is_required: true,
+        is_cluster_wide: false,
+        start: |client, scope, seed| metadata(in_scope(client, scope), seed, KindEvent::Quota),
+    };
+    Installations: Installation(Installation) = WatchedKind {
+        name: "kubevirts",
+        definer: Definer::Other("kubevirts.kubevirt.io"),
+        is_required: false,
+        is_cluster_wide: true,
+        start: |client, _, seed| metadata(Api::all(client), seed, KindEvent::Installation),
+    };
+    Secrets: Secret(WatchedSecret) = WatchedKind {
+        name: "secrets",
+        definer: Definer::Kubernetes,
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| secrets(in_scope(client, scope), seed),
+    };
 }
 
 impl Watched {
-    pub(super) const ALL: [Self; 13] = [
-        Self::Definitions,
-        Self::Machines,
-        Self::Networks,
-        Self::Classes,
-        Self::StorageClasses,
-        Self::Attachments,
-        Self::VirtualMachines,
-        Self::Instances,
-        Self::Claims,
-        Self::DataVolumes,
-        Self::Quotas,
-        Self::Installations,
-        Self::Secrets,
-    ];
-
     /// Plural resource name, for probes and logs.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Definitions => "customresourcedefinitions",
-            Self::Machines => "machines",
-            Self::Networks => "networkconfigurations",
-            Self::Classes => "machineclasses",
-            Self::StorageClasses => "storageclasses",
-            Self::Attachments => "network-attachment-definitions",
-            Self::VirtualMachines => "virtualmachines",
-            Self::Instances => "virtualmachineinstances",
-            Self::Claims => "persistentvolumeclaims",
-            Self::DataVolumes => "datavolumes",
-            Self::Quotas => "resourcequotas",
-            Self::Installations => "kubevirts",
-            Self::Secrets => "secrets",
-        }
+        self.kind().name
     }
 
     /// CustomResourceDefinition of the kind; none if it is built in.
     pub(super) fn definition(self) -> Option<&'static str> {
-        match self {
-            Self::Machines => Some("machines.vitistack.io"),
-            Self::Networks => Some("networkconfigurations.vitistack.io"),
-            Self::Classes => Some("machineclasses.vitistack.io"),
-            Self::Attachments => Some("network-attachment-definitions.k8s.cni.cncf.io"),
-            Self::VirtualMachines => Some("virtualmachines.kubevirt.io"),
-            Self::Instances => Some("virtualmachineinstances.kubevirt.io"),
-            Self::DataVolumes => Some("datavolumes.cdi.kubevirt.io"),
-            Self::Installations => Some("kubevirts.kubevirt.io"),
-            Self::Definitions
-            | Self::StorageClasses
-            | Self::Claims
-            | Self::Quotas
-            | Self::Secrets => None,
+        match self.kind().definer {
+            Definer::Kubernetes => None,
+            Definer::Vitistack(name) | Definer::Other(name) => Some(name),
         }
     }
 
     /// Whether the operator is unready without this kind.
     pub(super) fn is_required(self) -> bool {
-        !matches!(
-            self,
-            Self::Attachments
-                | Self::VirtualMachines
-                | Self::Instances
-                | Self::DataVolumes
-                | Self::Installations
-                | Self::Secrets
-        )
+        self.kind().is_required
     }
 
     /// Whether the kind is in the API group vitistack.io. While one of these is not served, only
     /// deletions are reconciled.
     pub(super) fn is_vitistack(self) -> bool {
-        matches!(self, Self::Machines | Self::Networks | Self::Classes)
+        matches!(self.kind().definer, Definer::Vitistack(_))
     }
 
-    /// Whether the watch spans the cluster even if the operator is restricted to namespaces:
-    /// cluster-scoped kinds, and KubeVirt resources, which are in KubeVirt's namespace.
+    /// Whether the watch spans the cluster even if the operator is restricted to namespaces.
     pub(super) fn is_cluster_wide(self) -> bool {
-        matches!(
-            self,
-            Self::Definitions | Self::Classes | Self::StorageClasses | Self::Installations
-        )
+        self.kind().is_cluster_wide
     }
 
     /// Watches the kind in these namespaces (`""`: all), with one connection each.
@@ -206,68 +282,28 @@ impl Watched {
         scope: &str,
         seed: u64,
     ) -> BoxStream<'static, (String, KindEvent)> {
-        let events = match self {
-            Self::Definitions => metadata(Api::all(client.clone()), seed, KindEvent::Definition),
-            Self::Quotas => metadata(in_scope(client, scope), seed, KindEvent::Quota),
-            Self::Installations => {
-                metadata(Api::all(client.clone()), seed, KindEvent::Installation)
-            }
-            Self::Secrets => secrets(in_scope(client, scope), seed),
-            Self::Classes => {
-                objects::<MachineClass>(Api::all(client.clone()), None, seed, KindEvent::Class)
-            }
-            Self::StorageClasses => objects::<StorageClass>(
-                Api::all(client.clone()),
-                None,
-                seed,
-                KindEvent::StorageClass,
-            ),
-            Self::Machines => {
-                let api: Api<Machine> = in_scope(client, scope);
-                reflector(api, Config::default(), Random::seeded(seed), cached)
-                    .map(KindEvent::Machine)
-                    .boxed()
-            }
-            Self::Networks => objects::<NetworkConfiguration>(
-                in_scope(client, scope),
-                None,
-                seed,
-                KindEvent::Network,
-            ),
-            Self::Attachments => managed::<NetworkAttachmentDefinition>(
-                in_scope(client, scope),
-                seed,
-                KindEvent::Attachment,
-            ),
-            Self::VirtualMachines => managed::<ObservedVirtualMachine>(
-                in_scope(client, scope),
-                seed,
-                KindEvent::VirtualMachine,
-            ),
-            Self::Instances => {
-                managed::<ObservedInstance>(in_scope(client, scope), seed, KindEvent::Instance)
-            }
-            Self::Claims => {
-                managed::<ObservedClaim>(in_scope(client, scope), seed, KindEvent::Claim)
-            }
-            Self::DataVolumes => {
-                managed::<ObservedDataVolume>(in_scope(client, scope), seed, KindEvent::DataVolume)
-            }
-        };
+        let events = (self.kind().start)(client.clone(), scope, seed);
         let scope = scope.to_owned();
         events.map(move |event| (scope.clone(), event)).boxed()
     }
 }
 
-fn in_scope<T>(client: &Client, scope: &str) -> Api<T>
+fn in_scope<T>(client: Client, scope: &str) -> Api<T>
 where
     T: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
     if scope.is_empty() {
-        Api::all(client.clone())
+        Api::all(client)
     } else {
-        Api::namespaced(client.clone(), scope)
+        Api::namespaced(client, scope)
     }
+}
+
+/// Watches Machines; large cloud-init data is left out.
+fn machines(api: Api<Machine>, seed: u64) -> BoxStream<'static, KindEvent> {
+    reflector(api, Config::default(), Random::seeded(seed), cached)
+        .map(KindEvent::Machine)
+        .boxed()
 }
 
 /// Watches the metadata of Secrets with the operator's label.
