@@ -151,6 +151,12 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
         }
     }
 
+    /// Forgets everything, as when its kind is no longer served.
+    pub fn clear(&mut self) {
+        let namespaces: Vec<_> = self.watches.keys().cloned().collect();
+        *self = Self::indexed(namespaces.iter().map(|namespace| &**namespace), self.index);
+    }
+
     /// Applies an event of the watch of that namespace (`""`: of the whole cluster). Returns the
     /// changes that it made.
     pub fn apply(&mut self, namespace: &str, event: WatchEvent<T>) -> Vec<Delta<T>> {

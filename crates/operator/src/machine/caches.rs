@@ -214,26 +214,21 @@ impl Caches {
 
     /// Forgets a kind that is no longer served.
     pub(super) fn forget(&mut self, watched: Watched) {
-        let of = || self.scopes.iter().map(String::as_str);
         match watched {
-            Watched::Machines => self.machines = Cache::indexed(of(), index_keys),
+            Watched::Machines => self.machines.clear(),
             Watched::Networks => {
-                self.networks = Cache::indexed(of(), |_| Vec::new());
+                self.networks.clear();
                 self.known_networks.clear();
             }
             Watched::Classes => {
-                self.classes = Cache::new();
+                self.classes.clear();
                 self.known_classes = Known::all([]);
             }
-            Watched::Attachments => self.attachments = Cache::indexed(of(), |_| Vec::new()),
-            Watched::VirtualMachines => {
-                self.virtual_machines = Cache::indexed(of(), |_| Vec::new());
-            }
-            Watched::Instances => self.instances = Cache::indexed(of(), |_| Vec::new()),
-            Watched::DataVolumes => {
-                self.data_volumes = Cache::indexed(of(), machine_of);
-            }
-            Watched::Installations => self.installations = Cache::new(),
+            Watched::Attachments => self.attachments.clear(),
+            Watched::VirtualMachines => self.virtual_machines.clear(),
+            Watched::Instances => self.instances.clear(),
+            Watched::DataVolumes => self.data_volumes.clear(),
+            Watched::Installations => self.installations.clear(),
             // These are built in: they are always served.
             Watched::Definitions
             | Watched::StorageClasses
