@@ -35,7 +35,7 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     };
     for operation in operations {
         patched
-            .carry_out(operation)
+            .execute(operation)
             .map_err(PatchError::Unprocessable)?;
     }
     *document = patched.document;
@@ -125,7 +125,7 @@ struct Patched {
 }
 
 impl Patched {
-    fn carry_out(&mut self, operation: Operation<'_>) -> Result<(), String> {
+    fn execute(&mut self, operation: Operation<'_>) -> Result<(), String> {
         match operation.text("op").unwrap_or("unknown") {
             "add" => self.add(operation),
             "remove" => self.remove(operation),

@@ -13,7 +13,7 @@
 
 mod go;
 mod ordered;
-mod refusal;
+mod patch_error;
 mod time;
 mod typed;
 
@@ -25,5 +25,5 @@ pub mod shape;
 pub mod strategic;
 
 pub use fields::FieldSet;
-pub use refusal::PatchError;
+pub use patch_error::PatchError;
 pub use shape::Shape;

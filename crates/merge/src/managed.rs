@@ -21,7 +21,7 @@ use crate::fields::FieldSet;
 use crate::ordered::same;
 use crate::shape::Shape;
 use crate::typed::{
-    Duplicates, combine, compare, field_set, remove, validate, with_declared_fields,
+    Duplicates, compare, merge, remove_items, to_field_set, validate, with_declared_fields,
 };
 use entries::{Entry, Managed, ManagerId, Operation};
 
@@ -75,7 +75,7 @@ pub fn apply(
         })?;
     }
 
-    let mut outcome = merge(shape, live, applied, managed.clone(), context, force);
+    let mut outcome = merge_applied(shape, live, applied, managed.clone(), context, force);
     if context.manager == last_applied::MANAGER
         && let Err(ApplyError::Conflicts(conflicts)) = outcome
     {
@@ -85,7 +85,7 @@ pub fn apply(
         };
         outcome = match rest {
             Some(conflicts) => Err(ApplyError::Conflicts(conflicts)),
-            None => merge(shape, live, applied, managed, context, true),
+            None => merge_applied(shape, live, applied, managed, context, true),
         };
     }
     let mut object = outcome?;
@@ -151,25 +151,25 @@ fn equal_metadata(left: Option<&Value>, right: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two objects are equal; the named field is compared by `equal`.
+/// Whether two objects are equal; the named field is compared by `is_equal`.
 fn equal_except(
     name: &str,
     left: &Value,
     right: &Value,
-    judge: impl Fn(Option<&Value>, Option<&Value>) -> bool,
+    is_equal: impl Fn(Option<&Value>, Option<&Value>) -> bool,
 ) -> bool {
     let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
         return left == right;
     };
     let others = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key(name));
-    judge(left.get(name), right.get(name))
+    is_equal(left.get(name), right.get(name))
         && others(left) == others(right)
         && left
             .iter()
             .all(|(field, value)| field == name || right.get(field) == Some(value))
 }
 
-fn merge(
+fn merge_applied(
     shape: &Shape,
     live: &Value,
     applied: &Value,
@@ -182,23 +182,23 @@ fn merge(
             "metadata.managedFields must be nil".to_owned(),
         ));
     }
-    validate(shape, applied, Duplicates::Refused).map_err(|misfits| {
+    validate(shape, applied, Duplicates::Refused).map_err(|errors| {
         ApplyError::Internal(format!(
-            "failed to create typed patch object ({}): {misfits}",
+            "failed to create typed patch object ({}): {errors}",
             identity(applied)
         ))
     })?;
-    validate(shape, live, Duplicates::Allowed).map_err(|misfits| {
+    validate(shape, live, Duplicates::Allowed).map_err(|errors| {
         ApplyError::Internal(format!(
-            "failed to create typed live object ({}): {misfits}",
+            "failed to create typed live object ({}): {errors}",
             identity(live)
         ))
     })?;
 
     let id = ManagerId::of(context, Operation::Apply);
     update::reconcile_all(shape, &mut managed);
-    let combined = combine(shape, live, applied);
-    let set = field_set(shape, applied).recursive_difference(context.reset_fields);
+    let merged = merge(shape, live, applied);
+    let set = to_field_set(shape, applied).recursive_difference(context.reset_fields);
     let last = managed.remove(&id);
     let time = last.as_ref().and_then(|last| last.time.clone());
     let api_version = context.api_version.to_owned();
@@ -212,9 +212,9 @@ fn merge(
     );
     let mut object = match last {
         Some(last) if !last.set.difference(&set).is_empty() => {
-            prune(shape, &combined, &managed, &last.set)
+            prune(shape, &merged, &managed, &last.set)
         }
-        _ => combined,
+        _ => merged,
     };
 
     let comparison = compare(shape, live, &object).without(context.reset_fields);
@@ -233,19 +233,19 @@ fn merge(
 ///
 /// A field of a structure that was owned through its parts is removed with the last of them, unless
 /// it has parts of other managers.
-fn prune(shape: &Shape, combined: &Value, managed: &Managed, last: &FieldSet) -> Value {
+fn prune(shape: &Shape, merged: &Value, managed: &Managed, last: &FieldSet) -> Value {
     let declared = |set: &FieldSet| with_declared_fields(shape, set);
-    let fields = |value: &Value| declared(&field_set(shape, value));
+    let fields = |value: &Value| declared(&to_field_set(shape, value));
     let last = declared(last);
     let owned = managed
         .values()
         .fold(FieldSet::default(), |owned, entry| owned.union(&entry.set));
-    let all = fields(combined);
-    let pruned = remove(shape, combined, &last);
+    let all = fields(merged);
+    let pruned = remove_items(shape, merged, &last);
     let unowned = all.difference(&fields(&pruned).union(&declared(&owned)));
-    let pruned = remove(shape, combined, &unowned);
+    let pruned = remove_items(shape, merged, &unowned);
     let removed = all.difference(&fields(&pruned)).intersection(&last);
-    remove(shape, combined, &removed)
+    remove_items(shape, merged, &removed)
 }
 
 fn check_version(applied: &Value, context: &Context<'_>) -> Result<(), ApplyError> {

@@ -22,7 +22,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// The document with the patch laid over it.
+/// Applies the patch to the document.
 pub fn apply(shape: &Shape, document: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
         return Err(PatchError::BadRequest(format!(
@@ -62,7 +62,7 @@ impl<'a> FieldRule<'a> {
     }
 }
 
-/// The strategy beside `retainKeys`, which the patch itself speaks for.
+/// The strategy besides `retainKeys`, which the patch itself contains.
 fn strategy(meta: &PatchMeta) -> Result<&str, PatchError> {
     let mut others = meta
         .strategies
@@ -136,7 +136,7 @@ fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> PatchErro
     ))
 }
 
-/// The list that values are to be removed from, when the field is that directive.
+/// The list to remove values from, if the field is that directive.
 fn deletion_target(name: &str) -> Result<Option<&str>, PatchError> {
     if !name.starts_with(DELETE_FROM_LIST) {
         return Ok(None);
@@ -173,7 +173,7 @@ fn retain_keys(
     Ok(())
 }
 
-/// What is new to the document has nothing for null to remove.
+/// New values contain nothing that null could remove.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {

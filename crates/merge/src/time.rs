@@ -1,7 +1,7 @@
 //! Times of `managedFields` entries: seconds, to sort by, and the form in which the server writes
 //! them.
 
-/// The seconds since 1970 of an RFC 3339 time, or nothing when it is not one.
+/// The seconds since 1970 of an RFC 3339 time, or `None` if it is not one.
 pub(crate) fn seconds(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', 't'])?;
     let mut date = date.splitn(3, '-');

@@ -23,9 +23,9 @@ enum Step {
 
 /// Why a key of a `fieldsV1` map is not a path element.
 pub(super) enum NotAnElement {
-    /// Of a kind that a later server may know: passed over.
+    /// Of a type that a newer server may write: skipped.
     Unknown,
-    /// Nothing that any server wrote.
+    /// Not valid.
     Malformed(String),
 }
 
@@ -50,12 +50,12 @@ impl PathElement {
         Self(Step::Value(Ordered(value)))
     }
 
-    /// The item of a list at this place (`i:`).
+    /// The item of a list at this index (`i:`).
     pub fn index(index: i64) -> Self {
         Self(Step::Index(index))
     }
 
-    /// The name, when this is a field of a map.
+    /// The name, if this is a field of a map.
     pub fn field_name(&self) -> Option<&str> {
         match &self.0 {
             Step::Field(name) => Some(name),

@@ -1,19 +1,20 @@
-//! Field sets as `fieldsV1` writes them.
+//! Field sets in the format of `fieldsV1`.
 //!
-//! A field that is owned itself and has owned parts holds a `.`; one without parts is an empty map.
+//! A field that is owned itself and has owned parts has an entry `.`; one without parts is an empty
+//! map.
 
 use serde_json::{Map, Value};
 
 use super::element::NotAnElement;
 use super::{FieldSet, Node, PathElement};
 
-/// A `fieldsV1` that no server wrote.
+/// Invalid `fieldsV1`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidFields(String);
 
 impl FieldSet {
-    /// Reads a `fieldsV1` map. Elements of a kind that nobody knows yet are passed over.
+    /// Decodes a `fieldsV1` map. Elements of unknown types are skipped.
     pub fn from_value(value: &Value) -> Result<Self, InvalidFields> {
         Ok(read(value)?.0)
     }

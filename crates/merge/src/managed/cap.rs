@@ -1,4 +1,4 @@
-//! A bound on how many entries updates leave behind.
+//! Bound on the number of entries of updates.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use super::entries::{Managed, ManagerId, Operation};
 const MAX_UPDATE_MANAGERS: usize = 10;
 const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// Joins the oldest entries of updates, those of one version together, until there are few enough.
-/// Appliers are never joined.
+/// Merges the oldest entries of updates, by version, until there are few enough. Entries of applies
+/// are never merged.
 pub(super) fn cap_update_managers(managed: &mut Managed) {
     let mut updaters: Vec<_> = managed
         .iter()

@@ -1,4 +1,4 @@
-//! Refusals of server-side apply.
+//! Errors of server-side apply.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -7,7 +7,7 @@ use super::entries::{ManagerId, Operation};
 use crate::fields::{FieldSet, Path};
 use crate::go;
 
-/// Why a configuration was not applied.
+/// Error of an apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// 400: not a configuration that can be applied.
@@ -16,13 +16,13 @@ pub enum ApplyError {
     /// 409: other managers own fields that would change.
     #[error("{0}")]
     Conflicts(Conflicts),
-    /// 500: the configuration does not fit the type. The server calls this an internal error.
+    /// 500: the configuration does not fit the type. The server reports an internal error.
     #[error("{0}")]
     Internal(String),
 }
 
 impl ApplyError {
-    /// The HTTP status that the server answers with.
+    /// HTTP status of the response.
     pub fn code(&self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
@@ -57,7 +57,7 @@ pub struct Cause {
 }
 
 impl Conflicts {
-    /// The conflicts with these managers, or nothing when there are none.
+    /// The conflicts with these managers, or `None` if there are none.
     pub(super) fn new(sets: &BTreeMap<ManagerId, FieldSet>) -> Option<Self> {
         let mut conflicts: Vec<_> = sets
             .iter()
@@ -72,7 +72,7 @@ impl Conflicts {
         (!conflicts.is_empty()).then_some(Self(conflicts))
     }
 
-    /// The conflicts over fields that are not in the set, or nothing when all are.
+    /// The conflicts over fields that are not in the set, or `None` if all are.
     pub(super) fn without(self, allowed: &FieldSet) -> Option<Self> {
         let conflicts: Vec<_> = self
             .0
@@ -86,7 +86,7 @@ impl Conflicts {
     pub fn causes(&self) -> Vec<Cause> {
         let cause = |conflict: &Conflict| Cause {
             reason: "FieldManagerConflict",
-            message: format!("conflict with {}", described(&conflict.manager)),
+            message: format!("conflict with {}", describe(&conflict.manager)),
             field: conflict.path.to_string(),
         };
         self.0.iter().map(cause).collect()
@@ -96,7 +96,7 @@ impl Conflicts {
 impl fmt::Display for Conflicts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [only] = self.0.as_slice() {
-            let manager = described(&only.manager);
+            let manager = describe(&only.manager);
             return write!(
                 formatter,
                 "Apply failed with 1 conflict: conflict with {manager}: {}",
@@ -111,7 +111,7 @@ impl fmt::Display for Conflicts {
                 write!(
                     formatter,
                     "{separator}conflicts with {}:",
-                    described(&conflict.manager)
+                    describe(&conflict.manager)
                 )?;
                 previous = Some(&conflict.manager);
             }
@@ -121,7 +121,7 @@ impl fmt::Display for Conflicts {
     }
 }
 
-fn described(id: &ManagerId) -> String {
+fn describe(id: &ManagerId) -> String {
     let mut text = go::quote(&id.manager);
     if !id.subresource.is_empty() {
         text = format!("{text} with subresource {}", go::quote(&id.subresource));

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns what, since when.
+//! `metadata.managedFields`: the managers of an object, their fields and times.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Context;
 use crate::fields::FieldSet;
 use crate::time;
 
-/// Whether fields were applied, or came by any other write.
+/// Whether fields were set by an apply or by another write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
@@ -63,7 +63,7 @@ impl ManagerId {
     }
 }
 
-/// What a manager owns.
+/// Fields of a manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) api_version: String,
@@ -83,7 +83,7 @@ impl Entry {
 /// All entries of an object.
 pub(super) type Managed = BTreeMap<ManagerId, Entry>;
 
-/// The entries of a list in wire form, or why the server cannot read it.
+/// The entries of a list in wire form, or why the server cannot decode it.
 pub(super) fn decode(list: Option<&Value>) -> Result<Managed, String> {
     let mut managed = Managed::new();
     let items = match list {
@@ -139,7 +139,7 @@ pub(super) fn decode(list: Option<&Value>) -> Result<Managed, String> {
     Ok(managed)
 }
 
-/// The list in wire form: appliers first, then by time and name. None when there are no entries.
+/// The list in wire form: appliers first, then by time and name. `None` if there are no entries.
 pub(super) fn encode(managed: &Managed) -> Option<Value> {
     if managed.is_empty() {
         return None;
@@ -213,7 +213,7 @@ pub(super) fn set(object: &mut Value, list: Option<Value>) {
     }
 }
 
-/// Whether the list of a request asks to forget all owners: one empty entry does, and for built-in
+/// Whether the list of a request resets all owners: one empty entry does, and for built-in
 /// kinds an empty list, which the server distinguishes from none only there.
 pub(super) fn is_reset(list: Option<&Value>, is_built_in: bool) -> bool {
     match list.and_then(Value::as_array).map(Vec::as_slice) {

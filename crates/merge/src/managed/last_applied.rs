@@ -1,22 +1,22 @@
-//! Objects that were managed with client-side apply, and now are with `kubectl apply --server-side`.
+//! Migration from client-side apply to `kubectl apply --server-side`.
 //!
-//! Client-side apply leaves an annotation that holds what was applied. For the manager `kubectl`,
-//! fields that still are as the annotation says are no conflict, and the annotation is kept up to
-//! date, so that one can go back.
+//! Client-side apply writes the applied configuration to an annotation. For the manager `kubectl`,
+//! fields that still have their value in the annotation are no conflict, and the annotation is kept
+//! up to date, so that client-side apply still works.
 
 use serde_json::{Map, Value};
 
 use crate::fields::FieldSet;
 use crate::shape::Shape;
-use crate::typed::{Duplicates, compare, field_set, validate};
+use crate::typed::{Duplicates, compare, to_field_set, validate};
 
 /// The only manager for which the annotation matters.
 pub(super) const MANAGER: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The most that all annotations of an object may take.
+/// Maximum size of all annotations of an object.
 const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// The fields that client-side apply owns, since they still are as it left them.
+/// Fields that client-side apply owns: they still have the value that it set.
 pub(super) fn allowed_conflicts(
     shape: &Shape,
     live: &Value,
@@ -30,7 +30,7 @@ pub(super) fn allowed_conflicts(
     validate(shape, live, Duplicates::Refused).ok()?;
     validate(shape, &applied, Duplicates::Refused).ok()?;
     let comparison = compare(shape, &applied, live);
-    let set = field_set(shape, &applied)
+    let set = to_field_set(shape, &applied)
         .difference(&comparison.modified)
         .difference(&comparison.added)
         .difference(&comparison.removed);

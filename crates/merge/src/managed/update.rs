@@ -1,4 +1,4 @@
-//! Owners after a write, of whatever kind.
+//! Owners of fields after a write.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::fields::{FieldSet, Path};
 use crate::shape::Shape;
 use crate::typed::{Comparison, Duplicates, compare, reconcile, validate};
 
-/// What nobody owns: what identifies an object, and what only the server writes.
+/// Fields without owner: those that identify an object, and those that only the server writes.
 static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let metadata = [
         "name",
@@ -31,11 +31,11 @@ static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::from_paths(top.iter().chain(&inner))
 });
 
-/// The list of managers itself, which changes with every write and is no change of the object.
+/// The managed fields themselves, which change with every write.
 static MANAGERS: LazyLock<FieldSet> =
     LazyLock::new(|| FieldSet::from_paths([&Path::of_fields(["metadata", "managedFields"])]));
 
-/// Removes what nobody owns from the fields of a manager, and the manager when nothing is left.
+/// Removes fields without owner from those of a manager, and the manager if none is left.
 pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
     if let Some(entry) = managed.get_mut(id) {
         entry.set = entry.set.difference(&NEVER_OWNED);
@@ -45,7 +45,7 @@ pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
     }
 }
 
-/// Takes from all other managers the fields that changed.
+/// Removes changed fields from those of all other managers.
 ///
 /// Fields of other managers that get another value are conflicts; unless forced, they are returned
 /// and nothing changes. Nobody owns removed fields.
@@ -78,15 +78,15 @@ pub(super) fn transfer(
     Ok(())
 }
 
-/// Brings field sets that were written for an older schema in line with this one.
+/// Converts field sets that were written for another schema.
 pub(super) fn reconcile_all(shape: &Shape, managed: &mut Managed) {
     for entry in managed.values_mut() {
         reconcile(shape, &mut entry.set);
     }
 }
 
-/// Records a write that is no apply: what changed from `live` to `new` is now the manager's.
-/// Fails when the objects do not fit the shape.
+/// Records a write other than apply: the manager owns what changed from `live` to `new`. Fails if
+/// the objects do not match the shape.
 pub(super) fn record(
     shape: &Shape,
     live: &Value,
@@ -100,7 +100,7 @@ pub(super) fn record(
     let comparison = compare(shape, live, new)
         .without(&MANAGERS)
         .without(context.reset_fields);
-    // Cannot conflict, being forced.
+    // A forced transfer has no conflicts.
     let _ = transfer(managed, &comparison, None, true);
     let set = comparison
         .modified
@@ -120,7 +120,7 @@ pub(super) fn record(
     Ok(())
 }
 
-/// The entries that an update starts from: those sent, if the server can read them, else those of
+/// The entries that an update starts from: those sent, if the server can decode them, else those of
 /// the live object.
 pub(super) fn start(
     shape: &Shape,

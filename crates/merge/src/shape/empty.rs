@@ -1,6 +1,6 @@
 //! Fields that exist in every object of a built-in kind.
 //!
-//! The server holds built-in kinds as structures. A structure inside another is never absent: a
+//! The server decodes built-in kinds into structures. A structure inside another is never absent: a
 //! container always has `resources`, if only an empty one. Such fields have `{}` for their default
 //! in OpenAPI. Nobody becomes the owner of a field by creating an object in which it exists anyway.
 

@@ -13,7 +13,7 @@ use super::{
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
-/// More references in a row than any schema has; a cycle of nothing but references ends here.
+/// Bound on references in a row, for cycles of references only.
 const MAX_ALIASES: usize = 16;
 
 pub(super) fn read(
@@ -50,7 +50,7 @@ pub(super) fn read(
     (reader.types, TypeRef::to(root))
 }
 
-/// Where a schema stands.
+/// Context of a schema.
 #[derive(Clone, Copy)]
 struct Scope {
     /// A schema that preserves unknown fields does so for all inside it.
@@ -253,8 +253,8 @@ fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The type that a schema stands for: its `$ref`, or that of the only member of its `allOf`, which
-/// is how a reference is written beside a description or a default.
+/// The type that a schema refers to: its `$ref`, or that of the only member of its `allOf`, which
+/// is used to add a description or a default.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref").and_then(Value::as_str).or_else(|| {
         match schema.get("allOf")?.as_array()?.as_slice() {
@@ -264,7 +264,7 @@ fn reference(schema: &Value) -> Option<&str> {
     })
 }
 
-/// The schema itself where a named type is but another name for it.
+/// Resolves named types that are only another name of a schema.
 fn follow(mut schema: Value, resolve: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
     for _ in 0..MAX_ALIASES {
         match reference(&schema) {

@@ -1,14 +1,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::typed::{Duplicates, field_set, validate};
+use crate::typed::{Duplicates, to_field_set, validate};
 
 fn custom(schema: &Value) -> Shape {
     Shape::from_openapi(schema, |_| None)
 }
 
 fn fields(shape: &Shape, value: &Value) -> Value {
-    field_set(shape, value).to_value()
+    to_field_set(shape, value).to_value()
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn references_that_lead_nowhere_accept_anything() {
         custom(&Value::Null),
     ] {
         validate(&shape, &json!({"a": {"b": [1]}}), Duplicates::Refused).unwrap_or_default();
-        assert!(!field_set(&shape, &json!({"a": {"b": [1]}})).is_empty());
+        assert!(!to_field_set(&shape, &json!({"a": {"b": [1]}})).is_empty());
     }
 }
 

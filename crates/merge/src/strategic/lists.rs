@@ -10,7 +10,7 @@ use crate::go;
 use crate::ordered::Ordered;
 use crate::shape::Type;
 
-/// The list with the patch laid over it, or with the patch's values removed.
+/// Merges the patch into the list, or removes the patch's values from it.
 pub(super) fn merge(
     rule: &FieldRule<'_>,
     current: Vec<Value>,
@@ -56,7 +56,7 @@ pub(super) enum Kind {
     Map,
 }
 
-/// The kind of all items, which must be one.
+/// The common kind of all items.
 pub(super) fn element_kind(current: &[Value], patch: &[Value]) -> Result<Kind, PatchError> {
     let mut items = current.iter().chain(patch);
     let Some(first) = items.next() else {

@@ -1,7 +1,7 @@
-//! The order of merged lists.
+//! Order of merged lists.
 //!
-//! Items that the patch names come in the patch's order, the others in that of the document, woven
-//! together so that an item of the document stays before what it was before.
+//! Items that the patch names have the patch's order, the others that of the document; an item of
+//! the document stays before the items that it preceded.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::go;
 use crate::ordered::Ordered;
 use crate::shape::MapType;
 
-/// Merges the lists for which the patch gives an order, and takes them out of the patch.
+/// Merges the lists for which the patch gives an order, and removes them from the patch.
 pub(super) fn apply(
     map: Option<MapType<'_>>,
     document: &mut Map<String, Value>,

@@ -1,20 +1,19 @@
 //! Conversion of field sets that were recorded when the type had another shape.
 //!
-//! Who owned parts of what is now replaced as a whole, owns the whole. The other way round nothing
-//! needs to be done.
+//! An owner of parts of a value that is now atomic owns the whole value. The opposite change needs
+//! no conversion.
 
 use crate::fields::{FieldSet, Node};
 use crate::shape::{ListType, MapType, Shape, Type};
 
-/// Brings a set into the form in which it would have been written for this shape.
+/// Converts a set to what would have been written for this shape.
 pub(crate) fn reconcile(shape: &Shape, set: &mut FieldSet) {
     if !fits(shape.root(), set) {
         *set = visit(shape.root(), set);
     }
 }
 
-/// Whether there is nothing to do, which is almost always so and cheaper to check than rewriting the
-/// set.
+/// Whether the set needs no conversion: almost always, and cheaper to check than to rewrite the set.
 fn fits(shape: Type<'_>, set: &FieldSet) -> bool {
     let map = shape.map();
     let list = shape.list();

@@ -6,8 +6,8 @@ use super::items::element_of;
 use crate::fields::{FieldSet, PathElement};
 use crate::shape::{Form, ListType, MapType, Shape, Type};
 
-/// The value without these fields and items. What loses its last part becomes null.
-pub(crate) fn remove(shape: &Shape, value: &Value, fields: &FieldSet) -> Value {
+/// The value without these fields and items. A map or list that loses its last part becomes null.
+pub(crate) fn remove_items(shape: &Shape, value: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         value.clone()
     } else {

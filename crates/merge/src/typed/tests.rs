@@ -39,7 +39,7 @@ fn set(value: &Value) -> FieldSet {
 #[case::nothing_shared(&["a", "b"], &["x", "y"], &["a", "b", "x", "y"])]
 #[case::live_only_items_stay_where_they_are(&["x", "a", "y", "b"], &["b", "a"], &["x", "y", "b", "a"])]
 fn lists_keep_an_order(#[case] live: &[&str], #[case] applied: &[&str], #[case] expected: &[&str]) {
-    let merged = combine(
+    let merged = merge(
         &shape(),
         &json!({ "set": live }),
         &json!({ "set": applied }),
@@ -47,7 +47,7 @@ fn lists_keep_an_order(#[case] live: &[&str], #[case] applied: &[&str], #[case] 
     assert_eq!(merged, json!({ "set": expected }));
     let keyed = |names: &[&str]| json!({"list": names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>()});
     assert_eq!(
-        combine(&shape(), &keyed(live), &keyed(applied)),
+        merge(&shape(), &keyed(live), &keyed(applied)),
         keyed(expected)
     );
 }
@@ -56,7 +56,7 @@ fn lists_keep_an_order(#[case] live: &[&str], #[case] applied: &[&str], #[case] 
 fn duplicates_of_the_live_object_are_replaced_by_what_is_applied() {
     let live =
         json!({"list": [{"name": "a", "value": 1}, {"name": "b"}, {"name": "a", "value": 2}]});
-    let merged = combine(&shape(), &live, &json!({"list": [{"name": "a"}]}));
+    let merged = merge(&shape(), &live, &json!({"list": [{"name": "a"}]}));
     assert_eq!(merged, json!({"list": [{"name": "a"}, {"name": "b"}]}));
 }
 
@@ -64,13 +64,13 @@ fn duplicates_of_the_live_object_are_replaced_by_what_is_applied() {
 fn null_does_not_empty_a_map() {
     let live = json!({"struct": {"a": 1}, "any": 5});
     assert_eq!(
-        combine(&shape(), &live, &json!({"struct": null, "any": null})),
+        merge(&shape(), &live, &json!({"struct": null, "any": null})),
         json!({"struct": {"a": 1}, "any": null})
     );
 }
 
 #[test]
-fn comparison_tells_added_modified_and_removed() {
+fn comparison_has_added_modified_and_removed_fields() {
     let left =
         json!({"struct": {"a": 1, "b": 1}, "map": {"x": "1"}, "list": [{"name": "a", "value": 1}]});
     let right = json!({"struct": {"a": 2}, "set": ["s"], "list": [{"name": "a", "value": 1}, {"name": "b"}]});
@@ -107,7 +107,7 @@ fn duplicates_change_together() {
         compare(&shape(), &two, &json!({"set": ["a", "a", "a"]})).modified,
         item
     );
-    assert_eq!(field_set(&shape(), &two), item);
+    assert_eq!(to_field_set(&shape(), &two), item);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn removal_leaves_null_where_the_last_part_goes() {
         "f:map": {"f:x": {}}, "f:set": {"v:\"a\"": {}}, "f:list": {"k:{\"name\":\"n\"}": {"f:value": {}}},
     }));
     assert_eq!(
-        remove(&shape(), &value, &gone),
+        remove_items(&shape(), &value, &gone),
         json!({"map": null, "set": ["b"], "list": [{"name": "n"}]})
     );
 }
@@ -152,14 +152,14 @@ fn owners_of_parts_own_what_became_atomic() {
 }
 
 #[test]
-fn several_misfits_are_listed() {
+fn several_errors_are_listed() {
     let value = json!({"struct": {"a": "x"}, "map": {"k": 1}, "bogus": 1});
-    let misfits = validate(&shape(), &value, Duplicates::Refused).expect_err("misfits");
-    assert_eq!(misfits.to_string(), ".bogus: field not declared in schema");
+    let errors = validate(&shape(), &value, Duplicates::Refused).expect_err("errors");
+    assert_eq!(errors.to_string(), ".bogus: field not declared in schema");
     let value = json!({"struct": {"a": "x"}, "map": {"k": 1}});
-    let misfits = validate(&shape(), &value, Duplicates::Refused).expect_err("misfits");
+    let errors = validate(&shape(), &value, Duplicates::Refused).expect_err("errors");
     assert_eq!(
-        misfits.to_string(),
+        errors.to_string(),
         "errors:\n  .map.k: expected string, got &value.valueUnstructured{Value:1}\n  \
          .struct.a: expected numeric (int or float), got string"
     );

@@ -17,11 +17,11 @@ pub(crate) enum Duplicates {
     Refused,
 }
 
-/// What does not fit, with where it is.
+/// Paths and messages of values that do not match the shape.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Misfits(Vec<(String, String)>);
+pub(crate) struct ValidationErrors(Vec<(String, String)>);
 
-impl fmt::Display for Misfits {
+impl fmt::Display for ValidationErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |(path, message): &(String, String)| {
             if path.is_empty() {
@@ -35,7 +35,7 @@ impl fmt::Display for Misfits {
             many => {
                 formatter.write_str("errors:")?;
                 many.iter()
-                    .try_for_each(|misfit| write!(formatter, "\n  {}", line(misfit)))
+                    .try_for_each(|error| write!(formatter, "\n  {}", line(error)))
             }
         }
     }
@@ -46,21 +46,21 @@ pub(crate) fn validate(
     shape: &Shape,
     value: &Value,
     duplicates: Duplicates,
-) -> Result<(), Misfits> {
+) -> Result<(), ValidationErrors> {
     let mut validator = Validator {
         duplicates,
         path: Vec::new(),
-        misfits: Vec::new(),
+        errors: Vec::new(),
     };
     validator.visit(shape.root(), value);
-    if validator.misfits.is_empty() {
+    if validator.errors.is_empty() {
         Ok(())
     } else {
-        Err(Misfits(validator.misfits))
+        Err(ValidationErrors(validator.errors))
     }
 }
 
-/// One step of the way to a value. Only what is reported becomes text.
+/// Element of the path to a value. Only reported paths become text.
 enum Step<'v> {
     Field(&'v str),
     Item(PathElement),
@@ -69,7 +69,7 @@ enum Step<'v> {
 struct Validator<'v> {
     duplicates: Duplicates,
     path: Vec<Step<'v>>,
-    misfits: Vec<(String, String)>,
+    errors: Vec<(String, String)>,
 }
 
 impl<'v> Validator<'v> {
@@ -79,14 +79,14 @@ impl<'v> Validator<'v> {
             Step::Item(element) => element.to_string(),
         };
         let path = self.path.iter().map(step).collect();
-        self.misfits.push((path, message));
+        self.errors.push((path, message));
     }
 
     fn visit(&mut self, shape: Type<'_>, value: &'v Value) {
         match shape.form_of(Some(value)) {
             Form::Map(map) => self.visit_map(map, value),
             Form::Scalar(scalar) => {
-                if let Some(message) = misfit(scalar, value) {
+                if let Some(message) = scalar_error(scalar, value) {
                     self.report(message);
                 }
             }
@@ -142,8 +142,8 @@ impl<'v> Validator<'v> {
     }
 }
 
-fn misfit(scalar: Scalar, value: &Value) -> Option<String> {
-    let fits = match (scalar, value) {
+fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
+    let matches = match (scalar, value) {
         (_, Value::Null)
         | (Scalar::Numeric, Value::Number(_))
         | (Scalar::String, Value::String(_))
@@ -163,5 +163,5 @@ fn misfit(scalar: Scalar, value: &Value) -> Option<String> {
         Scalar::Boolean => format!("expected boolean, got &{{{}}}", go::plain(value)),
         Scalar::Any => format!("expected any scalar, got &{{{}}}", go::plain(value)),
     };
-    (!fits).then(message)
+    (!matches).then(message)
 }

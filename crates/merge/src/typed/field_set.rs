@@ -8,8 +8,8 @@ use super::items::element_of;
 use crate::fields::{FieldSet, Node, PathElement};
 use crate::shape::{Form, ListType, MapType, Shape, Type};
 
-/// Every field and item that the value mentions: what applying it owns.
-pub(crate) fn field_set(shape: &Shape, value: &Value) -> FieldSet {
+/// Every field and item of an applied configuration: what its manager owns.
+pub(crate) fn to_field_set(shape: &Shape, value: &Value) -> FieldSet {
     node(shape.root(), value).children
 }
 
@@ -35,7 +35,7 @@ fn node(shape: Type<'_>, value: &Value) -> Node {
 }
 
 /// Fields that the schema names are owned through their parts; entries of a free map are also owned
-/// themselves, since they exist only because somebody made them.
+/// themselves, since they exist only because a manager set them.
 fn of_map(map: MapType<'_>, fields: &serde_json::Map<String, Value>) -> FieldSet {
     let mut set = FieldSet::default();
     for (name, value) in fields {
