@@ -145,18 +145,18 @@ async fn cel(client: &Client, name: &str) -> Result<bool, exchange::Error> {
         },
     });
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
-    let answer = exchange::send(client, Outgoing::post(path, &definition)).await?;
+    let response = exchange::send(client, Outgoing::post(path, &definition)).await?;
     let rules = "/spec/versions/0/schema/openAPIV3Schema/x-kubernetes-validations";
-    Ok(answer.code == 201 && answer.body.pointer(rules).is_some())
+    Ok(response.code == 201 && response.body.pointer(rules).is_some())
 }
 
 /// A server without them ignores the parameter and accepts the invalid combination.
 async fn streaming_lists(client: &Client) -> Result<bool, exchange::Error> {
     let path = "/api/v1/namespaces?watch=true&timeoutSeconds=1&sendInitialEvents=true\
                 &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    let answer = exchange::send(client, Outgoing::get(path)).await?;
-    let text = answer.body.to_string();
-    Ok(answer.code == 200 && text.contains("k8s.io/initial-events-end"))
+    let response = exchange::send(client, Outgoing::get(path)).await?;
+    let text = response.body.to_string();
+    Ok(response.code == 200 && text.contains("k8s.io/initial-events-end"))
 }
 
 async fn controllers(client: &Client, name: &str) -> Result<bool, exchange::Error> {
@@ -187,8 +187,8 @@ async fn field_validation(client: &Client, name: &str) -> Result<bool, exchange:
 
 async fn aggregated_discovery(client: &Client) -> Result<bool, exchange::Error> {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let answer = exchange::send(client, Outgoing::get("/apis").header("accept", accept)).await?;
-    Ok(answer.body.get("kind").and_then(Value::as_str) == Some("APIGroupDiscoveryList"))
+    let response = exchange::send(client, Outgoing::get("/apis").header("accept", accept)).await?;
+    Ok(response.body.get("kind").and_then(Value::as_str) == Some("APIGroupDiscoveryList"))
 }
 
 async fn open_api(client: &Client) -> Result<bool, exchange::Error> {

@@ -26,7 +26,7 @@
 //!       until: {code: 404}                 # repeats; conditions by JSON pointer as well
 //!     - holds: ${a.metadata.resourceVersion} < ${b.metadata.resourceVersion}
 //!     - webhook: ${ns}/check               # a path of the webhook server
-//!       answer: {allowed: true}
+//!       response: {allowed: true}
 //!     - received: ${ns}/check              # what that path was last sent
 //! ```
 
@@ -98,7 +98,7 @@ pub(crate) enum Step {
     /// Creates a CustomResourceDefinition and waits until its versions are served.
     Install(Value),
     /// Sets the webhook server's response on a path.
-    Program { path: String, answer: Value },
+    Program { path: String, response: Value },
     /// Shows the webhook server's last request on a path.
     Received {
         path: String,
@@ -191,7 +191,7 @@ struct StepText {
     install: Option<Value>,
     webhook: Option<String>,
     received: Option<String>,
-    answer: Option<Value>,
+    response: Option<Value>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     patch: Option<PatchType>,
@@ -237,7 +237,7 @@ impl TryFrom<StepText> for Step {
             install,
             webhook,
             received,
-            answer,
+            response,
             ..
         } = step;
         if let Some(line) = r#do {
@@ -276,8 +276,9 @@ impl TryFrom<StepText> for Step {
             (None, Some(holds), None, None, None) => Ok(Self::Assertion(holds)),
             (None, None, Some(install), None, None) => Ok(Self::Install(install)),
             (None, None, None, Some(path), None) => {
-                let answer = answer.ok_or_else(|| format!("webhook {path:?} has no answer"))?;
-                Ok(Self::Program { path, answer })
+                let response =
+                    response.ok_or_else(|| format!("webhook {path:?} has no response"))?;
+                Ok(Self::Program { path, response })
             }
             (None, None, None, None, Some(path)) => Ok(Self::Received {
                 path,

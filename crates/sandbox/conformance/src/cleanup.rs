@@ -16,12 +16,12 @@ pub(crate) struct Litter {
 
 impl Litter {
     /// Records the object that a request created, if any.
-    pub(crate) fn note(&mut self, method: &str, target: &str, answer: &Incoming) {
-        if !matches!(method, "POST" | "PUT" | "PATCH") || !(200..300).contains(&answer.code) {
+    pub(crate) fn note(&mut self, method: &str, target: &str, response: &Incoming) {
+        if !matches!(method, "POST" | "PUT" | "PATCH") || !(200..300).contains(&response.code) {
             return;
         }
         let path = target.split('?').next().unwrap_or(target);
-        let metadata = |key| answer.body.pointer(key).and_then(Value::as_str);
+        let metadata = |key| response.body.pointer(key).and_then(Value::as_str);
         let (Some(name), Some(_)) = (metadata("/metadata/name"), metadata("/metadata/uid")) else {
             return;
         };
@@ -45,13 +45,13 @@ impl Litter {
     ) -> Result<(), exchange::Error> {
         for path in self.paths.into_iter().rev() {
             let now = format!("{path}?gracePeriodSeconds=0&propagationPolicy=Background");
-            let answer = exchange::send(client, Outgoing::new("DELETE", &now)).await?;
+            let response = exchange::send(client, Outgoing::new("DELETE", &now)).await?;
             let namespace = path.strip_prefix("/api/v1/namespaces/");
             if let Some(name) = namespace.filter(|name| !controllers && !name.contains('/')) {
                 finalize(client, name).await?;
                 continue;
             }
-            if answer.body.pointer("/metadata/finalizers").is_some()
+            if response.body.pointer("/metadata/finalizers").is_some()
                 && !path.contains("/customresourcedefinitions/")
             {
                 let patch = json!({"metadata": {"finalizers": null}});
@@ -70,11 +70,11 @@ impl Litter {
 /// Finalizes a namespace on a server without a namespace controller.
 pub(crate) async fn finalize(client: &Client, name: &str) -> Result<(), exchange::Error> {
     let path = format!("/api/v1/namespaces/{name}");
-    let answer = exchange::send(client, Outgoing::get(&path)).await?;
-    if answer.code != 200 {
+    let response = exchange::send(client, Outgoing::get(&path)).await?;
+    if response.code != 200 {
         return Ok(());
     }
-    let mut namespace = answer.body;
+    let mut namespace = response.body;
     if let Some(spec) = namespace.get_mut("spec") {
         *spec = json!({"finalizers": []});
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A server's normalised response to one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(crate) struct Answer {
+pub(crate) struct RecordedResponse {
     /// HTTP status; absent for steps that read from an open watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
@@ -63,11 +63,15 @@ impl fmt::Display for Difference {
 }
 
 /// All differences at this level.
-pub(crate) fn compare(expected: &Answer, actual: &Answer, level: Level) -> Vec<Difference> {
+pub(crate) fn compare(
+    expected: &RecordedResponse,
+    actual: &RecordedResponse,
+    level: Level,
+) -> Vec<Difference> {
     let mut differences = Vec::new();
-    let shown = |answer: &Answer| match level {
-        Level::Exact => serde_json::to_value(answer).unwrap_or_default(),
-        Level::Essence => essence(answer),
+    let shown = |response: &RecordedResponse| match level {
+        Level::Exact => serde_json::to_value(response).unwrap_or_default(),
+        Level::Essence => essence(response),
     };
     diff(
         "",
@@ -78,7 +82,7 @@ pub(crate) fn compare(expected: &Answer, actual: &Answer, level: Level) -> Vec<D
     differences
 }
 
-fn essence(answer: &Answer) -> Value {
+fn essence(response: &RecordedResponse) -> Value {
     let status = |body: &Value| {
         if body.get("kind").and_then(Value::as_str) != Some("Status") {
             return Value::Null;
@@ -98,9 +102,9 @@ fn essence(answer: &Answer) -> Value {
     };
     let event = |event: &Value| json!({"type": event.get("type"), "status": event.get("object").map(status)});
     json!({
-        "code": answer.code,
-        "body": answer.body.as_ref().map(status),
-        "events": answer.events.as_ref().map(|events| events.iter().map(event).collect::<Vec<_>>()),
+        "code": response.code,
+        "body": response.body.as_ref().map(status),
+        "events": response.events.as_ref().map(|events| events.iter().map(event).collect::<Vec<_>>()),
     })
 }
 
@@ -161,8 +165,8 @@ fn diff(
 mod tests {
     use super::*;
 
-    fn answer(code: u16, body: Value) -> Answer {
-        Answer {
+    fn response(code: u16, body: Value) -> RecordedResponse {
+        RecordedResponse {
             code: Some(code),
             content_type: None,
             warnings: Vec::new(),
@@ -173,8 +177,8 @@ mod tests {
 
     #[test]
     fn every_difference_is_reported() {
-        let expected = answer(200, json!({"a": {"b": 1, "c/d": 2}, "l": [1, 2]}));
-        let actual = answer(201, json!({"a": {"b": 2}, "l": [1, 2, 3]}));
+        let expected = response(200, json!({"a": {"b": 1, "c/d": 2}, "l": [1, 2]}));
+        let actual = response(201, json!({"a": {"b": 2}, "l": [1, 2, 3]}));
         let paths: Vec<String> = compare(&expected, &actual, Level::Exact)
             .into_iter()
             .map(|difference| difference.path)
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn the_essence_of_a_refusal_is_its_reason_and_fields() {
         let refusal = |reason: &str, message: &str, field: &str| {
-            answer(
+            response(
                 422,
                 json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message,
                     "details": {"causes": [{"field": field}]}}),

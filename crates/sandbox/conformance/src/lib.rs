@@ -60,7 +60,7 @@ pub enum Error {
     /// The server could not be asked for its capabilities.
     #[error(transparent)]
     Server(#[from] ExchangeError),
-    /// A file of cases or answers cannot be used.
+    /// A file of cases or responses cannot be used.
     #[error("{path}: {why}")]
     File {
         /// The file, or its area.

@@ -9,7 +9,7 @@ use conformance::{Level, Options};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// What a Kubernetes API server answers, as cases that run on any of them.
+/// Responses of a Kubernetes API server, as cases that run on any of them.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -18,15 +18,15 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the cases and compare the answers with the recorded ones
+    /// Run the cases and compare the responses with the recorded ones
     Run {
         #[command(flatten)]
         target: Target,
-        /// How closely answers are compared
+        /// How closely responses are compared
         #[arg(long, value_enum, default_value_t = CompareLevel::Exact)]
         level: CompareLevel,
     },
-    /// Run the cases and write the answers into this crate's source tree
+    /// Run the cases and write the responses into this crate's source tree
     Record {
         #[command(flatten)]
         target: Target,

@@ -11,9 +11,9 @@ use crate::recording::{RecordedCase, Recording};
 use crate::report::{Cause, Failure};
 use crate::runner::{CaseResult, Options, describe, execute};
 
-/// Runs the cases of a source tree against a real server and writes its answers there, into
+/// Runs the cases of a source tree against a real server and writes its responses there, into
 /// `recordings/` beside `cases/`. Cases that were not asked for or cannot run on the server keep
-/// their answers; answers without a case are dropped.
+/// their responses; responses without a case are dropped.
 ///
 /// Returns the cases with steps that could not be executed: nothing is written for them.
 ///
@@ -48,11 +48,14 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
                     cause: Cause::Broken(why.clone()),
                 }),
                 CaseResult::Executed {
-                    answers,
+                    responses,
                     broken: None,
                 } => {
-                    let answers = answers.iter().map(|(_, answer)| answer.clone()).collect();
-                    known.insert(case.name.clone(), answers);
+                    let responses = responses
+                        .iter()
+                        .map(|(_, response)| response.clone())
+                        .collect();
+                    known.insert(case.name.clone(), responses);
                 }
             }
         }
@@ -62,10 +65,10 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
                 .iter()
                 .filter(|case| case.area == area.name)
                 .filter_map(|case| {
-                    let answers = known.remove(&case.name)?;
+                    let responses = known.remove(&case.name)?;
                     Some(RecordedCase {
                         name: case.name.clone(),
-                        answers,
+                        responses,
                     })
                 })
                 .collect(),
@@ -73,7 +76,7 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
         let text = crate::yaml::to_string(&recording).map_err(|error| Error::file(&path, error))?;
         // A recording that cannot be parsed would fail on every server.
         if Recording::parse(&text).ok().as_ref() != Some(&recording) {
-            return Err(Error::file(&path, "YAML does not keep the answers"));
+            return Err(Error::file(&path, "YAML does not keep the responses"));
         }
         std::fs::write(&path, text).map_err(|error| Error::file(&path, error))?;
     }

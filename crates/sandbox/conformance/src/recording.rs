@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Answer;
+use crate::compare::RecordedResponse;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +20,7 @@ pub(crate) struct Recording {
 pub(crate) struct RecordedCase {
     pub name: String,
     /// Responses of the steps that have one, in order.
-    pub answers: Vec<Answer>,
+    pub responses: Vec<RecordedResponse>,
 }
 
 impl Recording {
@@ -31,10 +31,10 @@ impl Recording {
         serde_saphyr::from_str_with_options(text, crate::yaml::reading())
     }
 
-    pub(crate) fn by_name(self) -> BTreeMap<String, Vec<Answer>> {
+    pub(crate) fn by_name(self) -> BTreeMap<String, Vec<RecordedResponse>> {
         self.cases
             .into_iter()
-            .map(|case| (case.name, case.answers))
+            .map(|case| (case.name, case.responses))
             .collect()
     }
 }

@@ -7,7 +7,7 @@ use kube::Client;
 
 use crate::capability::Capabilities;
 use crate::case::{Case, Step};
-use crate::compare::{Answer, Level, compare};
+use crate::compare::{Level, RecordedResponse, compare};
 use crate::exchange::{self, Outgoing};
 use crate::library;
 use crate::report::{Cause, Failure, Report, Skip};
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Runs the cases against a server, and holds its answers against the recorded ones.
+/// Runs the cases against a server, and compares its responses with the recorded ones.
 ///
 /// # Errors
 /// When the server cannot be asked for its capabilities. A case that fails is no error.
@@ -63,8 +63,8 @@ pub async fn run(client: Client, options: Options) -> Result<Report, Error> {
                 case: case.name,
                 missing: missing.to_string(),
             }),
-            CaseResult::Executed { answers, broken } => {
-                match judge(&case, expected, &answers, broken, options.level) {
+            CaseResult::Executed { responses, broken } => {
+                match judge(&case, expected, &responses, broken, options.level) {
                     None => report.passed.push(case.name),
                     Some((step, cause)) => {
                         report.failed.push(Failure {
@@ -86,7 +86,7 @@ pub(crate) enum CaseResult {
     Skipped(Capability),
     Executed {
         /// Responses so far, each with the index of its step.
-        answers: Vec<(usize, Answer)>,
+        responses: Vec<(usize, RecordedResponse)>,
         /// The step that could not be executed, and why.
         broken: Option<(usize, String)>,
     },
@@ -148,7 +148,7 @@ async fn execute_case(
     namespace: &str,
 ) -> CaseResult {
     let mut session = Session::new(client, webhooks, case, namespace);
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut broken = session
         .begin(namespace)
         .await
@@ -158,7 +158,7 @@ async fn execute_case(
         for (at, step) in case.steps.iter().enumerate() {
             match session.execute(step).await {
                 Ok(None) => {}
-                Ok(Some(answer)) => answers.push((at, answer)),
+                Ok(Some(response)) => responses.push((at, response)),
                 Err(error) => {
                     broken = Some((at, error.to_string()));
                     break;
@@ -168,7 +168,7 @@ async fn execute_case(
     }
     // The result stands even if the cleanup fails.
     let _ = clean(client, capabilities, session, namespace).await;
-    CaseResult::Executed { answers, broken }
+    CaseResult::Executed { responses, broken }
 }
 
 async fn clean(
@@ -190,16 +190,17 @@ async fn clean(
 /// The first failure of a case, if any.
 fn judge(
     case: &Case,
-    expected: Option<&Vec<Answer>>,
-    answers: &[(usize, Answer)],
+    expected: Option<&Vec<RecordedResponse>>,
+    responses: &[(usize, RecordedResponse)],
     broken: Option<(usize, String)>,
     level: Level,
 ) -> Option<(String, Cause)> {
     let Some(expected) = expected else {
-        let missing = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
+        let missing =
+            Cause::Broken("no responses are recorded; see `conformance record`".to_owned());
         return Some((describe(case, 0), missing));
     };
-    for ((at, actual), expected) in answers.iter().zip(expected) {
+    for ((at, actual), expected) in responses.iter().zip(expected) {
         let differences = compare(expected, actual, level);
         if !differences.is_empty() {
             return Some((describe(case, *at), Cause::Differs(differences)));
@@ -208,9 +209,9 @@ fn judge(
     if let Some((at, why)) = broken {
         return Some((describe(case, at), Cause::Broken(why)));
     }
-    (answers.len() != expected.len()).then(|| {
+    (responses.len() != expected.len()).then(|| {
         let stale = Cause::Broken("the recording belongs to other steps: record again".to_owned());
-        (describe(case, answers.len().min(expected.len())), stale)
+        (describe(case, responses.len().min(expected.len())), stale)
     })
 }
 
@@ -229,4 +230,4 @@ pub(crate) fn describe(case: &Case, at: usize) -> String {
 }
 
 /// Responses by name of their case.
-pub(crate) type Recorded = BTreeMap<String, Vec<Answer>>;
+pub(crate) type Recorded = BTreeMap<String, Vec<RecordedResponse>>;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, Events, Request, Step};
 use crate::cleanup::Litter;
-use crate::compare::Answer;
+use crate::compare::RecordedResponse;
 use crate::exchange::{self, Incoming, Lines, Outgoing};
 use crate::normalise::Normaliser;
 use crate::pick::pick;
@@ -80,29 +80,29 @@ impl<'a> Session<'a> {
             "name": namespace,
             "labels": {"kubernetes.io/metadata.name": namespace},
         }});
-        let answer =
+        let response =
             exchange::send(self.client, Outgoing::post("/api/v1/namespaces", &body)).await?;
-        if answer.code != 201 {
+        if response.code != 201 {
             return Err(Error::Step(format!(
                 "no namespace for the case: {}",
-                answer.body
+                response.body
             )));
         }
         Ok(())
     }
 
     /// Executes a step. Not every step has a response.
-    pub(crate) async fn execute(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
+    pub(crate) async fn execute(&mut self, step: &Step) -> Result<Option<RecordedResponse>, Error> {
         match step {
             Step::Request(request) => self.request(request).await.map(Some),
             Step::Watch { name, request } => self.watch(name, request).await.map(Some),
             Step::Events(events) => self.events(events).await.map(Some),
             Step::Assertion(relation) => self.check(relation).map(|()| None),
             Step::Install(definition) => self.install(definition).await.map(|()| None),
-            Step::Program { path, answer } => {
+            Step::Program { path, response } => {
                 let path = self.variables.text(path)?;
-                let answer = self.variables.json(answer)?;
-                self.webhooks()?.program(path, answer);
+                let response = self.variables.json(response)?;
+                self.webhooks()?.program(path, response);
                 Ok(None)
             }
             Step::Received { path, pick } => {
@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
                     .webhooks()?
                     .received(&path)
                     .ok_or_else(|| format!("the webhook {path} was not called"))?;
-                Ok(Some(self.answer(None, &review, pick.as_deref())))
+                Ok(Some(self.response(None, &review, pick.as_deref())))
             }
         }
     }
@@ -137,36 +137,40 @@ impl<'a> Session<'a> {
         Ok(outgoing)
     }
 
-    async fn request(&mut self, request: &Request) -> Result<Answer, Error> {
+    async fn request(&mut self, request: &Request) -> Result<RecordedResponse, Error> {
         let outgoing = self.outgoing(request)?;
         let mut tries = 0;
-        let answer = loop {
-            let answer = exchange::send(self.client, outgoing.clone()).await?;
+        let response = loop {
+            let response = exchange::send(self.client, outgoing.clone()).await?;
             self.litter
-                .note(&outgoing.method, &outgoing.target, &answer);
+                .note(&outgoing.method, &outgoing.target, &response);
             let Some(until) = &request.until else {
-                break answer;
+                break response;
             };
-            if self.is_met(until, &answer)? {
-                break answer;
+            if self.is_met(until, &response)? {
+                break response;
             }
             tries += 1;
             if tries == wait::MAX_ATTEMPTS {
                 return Err(Error::Step(format!(
                     "waited in vain; at last: {}",
-                    answer.body
+                    response.body
                 )));
             }
             wait::pause().await;
         };
         if let Some(name) = &request.save {
-            self.variables.set(name, answer.body.clone());
+            self.variables.set(name, response.body.clone());
         }
-        let shown = self.answer(Some(answer.code), &answer.body, request.pick.as_deref());
-        Ok(self.with_headers(shown, &answer))
+        let shown = self.response(Some(response.code), &response.body, request.pick.as_deref());
+        Ok(self.with_headers(shown, &response))
     }
 
-    fn with_headers(&mut self, answer: Answer, incoming: &Incoming) -> Answer {
+    fn with_headers(
+        &mut self,
+        response: RecordedResponse,
+        incoming: &Incoming,
+    ) -> RecordedResponse {
         let warnings =
             incoming
                 .warnings
@@ -175,21 +179,26 @@ impl<'a> Session<'a> {
                     Value::String(text) => text,
                     other => other.to_string(),
                 });
-        Answer {
+        RecordedResponse {
             warnings: warnings.collect(),
             content_type: incoming.content_type.clone(),
-            ..answer
+            ..response
         }
     }
 
-    fn answer(&mut self, code: Option<u16>, body: &Value, parts: Option<&[String]>) -> Answer {
+    fn response(
+        &mut self,
+        code: Option<u16>,
+        body: &Value,
+        parts: Option<&[String]>,
+    ) -> RecordedResponse {
         let body = self.normaliser.body(body);
         let body = match parts {
             None => Some(body),
             Some([]) => None,
             Some(parts) => Some(pick(&body, parts)),
         };
-        Answer {
+        RecordedResponse {
             code,
             content_type: None,
             warnings: Vec::new(),
@@ -198,14 +207,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn is_met(&self, until: &BTreeMap<String, Value>, answer: &Incoming) -> Result<bool, Error> {
+    fn is_met(&self, until: &BTreeMap<String, Value>, response: &Incoming) -> Result<bool, Error> {
         for (key, wanted) in until {
             let wanted = self.variables.json(wanted)?;
             let found = match key.as_str() {
-                "code" => json!(answer.code),
+                "code" => json!(response.code),
                 pointer => {
                     let pointer = self.variables.text(pointer)?;
-                    let picked = pick(&answer.body, std::slice::from_ref(&pointer));
+                    let picked = pick(&response.body, std::slice::from_ref(&pointer));
                     picked.get(&pointer).cloned().unwrap_or_default()
                 }
             };
@@ -216,24 +225,25 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    async fn watch(&mut self, name: &str, request: &Request) -> Result<Answer, Error> {
+    async fn watch(&mut self, name: &str, request: &Request) -> Result<RecordedResponse, Error> {
         let outgoing = self.outgoing(request)?;
         match exchange::open(self.client, outgoing.clone()).await? {
             Ok(lines) => {
                 let request = outgoing;
                 self.watches
                     .insert(name.to_owned(), Watch { request, lines });
-                Ok(self.answer(Some(200), &Value::Null, Some(&[])))
+                Ok(self.response(Some(200), &Value::Null, Some(&[])))
             }
             Err(refusal) => {
-                let shown = self.answer(Some(refusal.code), &refusal.body, request.pick.as_deref());
+                let shown =
+                    self.response(Some(refusal.code), &refusal.body, request.pick.as_deref());
                 Ok(self.with_headers(shown, &refusal))
             }
         }
     }
 
     /// Without a count and a type, reads until the server closes the watch.
-    async fn events(&mut self, events: &Events) -> Result<Answer, Error> {
+    async fn events(&mut self, events: &Events) -> Result<RecordedResponse, Error> {
         let watch = self
             .watches
             .get_mut(&events.of)
@@ -276,7 +286,7 @@ impl<'a> Session<'a> {
         if let Some(name) = &events.save {
             self.variables.set(name, Value::Array(read));
         }
-        Ok(Answer {
+        Ok(RecordedResponse {
             code: None,
             content_type: None,
             warnings: Vec::new(),
@@ -318,12 +328,13 @@ impl<'a> Session<'a> {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let definition = self.variables.json(definition)?;
         self.normaliser.sent(&definition.to_string());
-        let answer = exchange::send(self.client, Outgoing::post(DEFINITIONS, &definition)).await?;
-        self.litter.note("POST", DEFINITIONS, &answer);
-        if answer.code != 201 {
+        let response =
+            exchange::send(self.client, Outgoing::post(DEFINITIONS, &definition)).await?;
+        self.litter.note("POST", DEFINITIONS, &response);
+        if response.code != 201 {
             return Err(Error::Step(format!(
                 "the definition was refused: {}",
-                answer.body
+                response.body
             )));
         }
         let text = |pointer| {

@@ -27,7 +27,7 @@ use crate::Error;
 /// Responses and last requests, by path.
 #[derive(Debug, Default)]
 struct State {
-    answers: BTreeMap<String, Value>,
+    responses: BTreeMap<String, Value>,
     received: BTreeMap<String, Value>,
 }
 
@@ -77,8 +77,8 @@ impl Webhooks {
 
     /// Sets the response to all requests on a path: that of an AdmissionReview with its patch as
     /// JSON, `{code: 500}` for an HTTP error, or `{hang: true}` for none.
-    pub(crate) fn program(&self, path: String, answer: Value) {
-        lock(&self.state).answers.insert(path, answer);
+    pub(crate) fn program(&self, path: String, response: Value) {
+        lock(&self.state).responses.insert(path, response);
     }
 
     /// The last AdmissionReview that a path received.
@@ -122,7 +122,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<St
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };
-            let service = service_fn(move |request| answer(request, Arc::clone(&state)));
+            let service = service_fn(move |request| respond(request, Arc::clone(&state)));
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -130,7 +130,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<St
     }
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     state: Arc<Mutex<State>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -143,7 +143,7 @@ async fn answer(
     let programmed = {
         let mut state = lock(&state);
         state.received.insert(path.clone(), review);
-        state.answers.get(&path).cloned()
+        state.responses.get(&path).cloned()
     };
     let Some(mut programmed) = programmed else {
         return Ok(error(StatusCode::NOT_FOUND));

@@ -11,7 +11,7 @@ use std::{env, process::Command};
 
 #[test]
 #[ignore = "needs a real API server: e2e/run conformance"]
-fn a_real_server_answers_as_recorded() {
+fn a_real_server_responds_as_recorded() {
     let kubeconfig = env::var_os("KUBECONFIG").expect("KUBECONFIG is set: run e2e/run conformance");
     let level = env::var_os("CONFORMANCE_LEVEL").unwrap_or_else(|| "essence".into());
     let status = Command::new(env!("CARGO_BIN_EXE_conformance"))
