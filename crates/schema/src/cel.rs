@@ -184,8 +184,12 @@ pub(crate) fn check(
         blocked,
         tolerated: RefCell::default(),
     };
+    let at = Position {
+        is_object: true,
+        ..Position::of(root, object, old, origin, path)
+    };
     // The last violation already says that evaluation stopped.
-    let _ = walk.check(root, object, old, origin, path, true, found);
+    let _ = walk.check(at, found);
     walk.tolerated.into_inner()
 }
 
@@ -231,31 +235,52 @@ impl<'a> Origin<'a> {
     }
 }
 
+/// Value to check, its old value, and its schema.
+#[derive(Clone, Copy)]
+struct Position<'a> {
+    node: &'a Node,
+    value: &'a Value,
+    old: Option<&'a Value>,
+    origin: Origin<'a>,
+    path: &'a Path<'a>,
+    is_object: bool,
+}
+
+impl<'a> Position<'a> {
+    /// A field or item.
+    fn of(
+        node: &'a Node,
+        value: &'a Value,
+        old: Option<&'a Value>,
+        origin: Origin<'a>,
+        path: &'a Path<'a>,
+    ) -> Self {
+        Self {
+            node,
+            value,
+            old,
+            origin,
+            path,
+            is_object: node.embedded_resource,
+        }
+    }
+}
+
 struct Walk<'b> {
     blocked: &'b BTreeSet<String>,
     tolerated: RefCell<Vec<Violation>>,
 }
 
 impl Walk<'_> {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one walk over two objects and a schema"
-    )]
-    fn check(
-        &self,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-        origin: Origin<'_>,
-        path: &Path<'_>,
-        is_object: bool,
-        found: &mut Vec<Violation>,
-    ) -> Result<(), OutOfBudget> {
+    fn check(&self, at: Position<'_>, found: &mut Vec<Violation>) -> Result<(), OutOfBudget> {
+        let Position {
+            node, value, path, ..
+        } = at;
         if !node.subtree.rules || value.is_null() {
             return Ok(());
         }
         if !node.rules.is_empty() && !path.contains_any(self.blocked) {
-            self.check_rules(node, value, old, origin, path, is_object, found)?;
+            self.check_rules(&at, found)?;
         }
         match value {
             Value::Object(fields) => {
@@ -266,28 +291,30 @@ impl Walk<'_> {
                     if schema.drops(field) {
                         continue;
                     }
-                    let old = old
+                    let old = at
+                        .old
                         .and_then(|old| old.get(name))
                         .filter(|old| !schema.drops(old));
                     let is_type = path_is_type(&path);
-                    let origin =
-                        origin.of_child(node, value, |old| old.get(name).filter(|_| !is_type));
-                    let is_object = schema.embedded_resource;
-                    self.check(schema, field, old, origin, &path, is_object, found)?;
+                    let origin = at
+                        .origin
+                        .of_child(node, value, |old| old.get(name).filter(|_| !is_type));
+                    let at = Position::of(schema, field, old, origin, &path);
+                    self.check(at, found)?;
                 }
             }
             Value::Array(items) => {
                 let Some(schema) = &node.items else {
                     return Ok(());
                 };
-                let old_items = ratcheting::OldItems::of(node, old);
-                let origins = ratcheting::OldItems::of(node, origin.old);
+                let old_items = ratcheting::OldItems::of(node, at.old);
+                let origins = ratcheting::OldItems::of(node, at.origin.old);
                 for (index, item) in items.iter().enumerate() {
                     let old = old_items.same_as(item);
-                    let origin = origin.of_child(node, value, |_| origins.same_as(item));
+                    let origin = at.origin.of_child(node, value, |_| origins.same_as(item));
                     let path = path.index(index);
-                    let is_object = schema.embedded_resource;
-                    self.check(schema, item, old, origin, &path, is_object, found)?;
+                    let at = Position::of(schema, item, old, origin, &path);
+                    self.check(at, found)?;
                 }
             }
             _ => {}
@@ -295,20 +322,19 @@ impl Walk<'_> {
         Ok(())
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one walk over two objects and a schema"
-    )]
     fn check_rules(
         &self,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-        origin: Origin<'_>,
-        path: &Path<'_>,
-        is_object: bool,
+        at: &Position<'_>,
         found: &mut Vec<Violation>,
     ) -> Result<(), OutOfBudget> {
+        let Position {
+            node,
+            value,
+            old,
+            origin,
+            path,
+            is_object,
+        } = *at;
         let mut scope = FUNCTIONS.new_inner_scope();
         scope.add_variable_from_value("self", to_cel(node, value, is_object));
         let old = if node.rules.iter().any(|rule| rule.is_transition) {
