@@ -15,6 +15,7 @@ mod lenient;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+pub mod walk;
 
 pub use lenient::Lenient;
 use serde::{Deserialize, de::DeserializeOwned};

@@ -4,14 +4,12 @@
 //! in `spec` and `status`. This covers volumes, hot-plug requests, memory dumps, volume migrations and
 //! later additions with these field names. Everything else is skipped while parsing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use decode::walk::{Walk, Walker};
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed as _, MapAccess, SeqAccess},
 };
 
 use crate::{ObjectMeta, OwnerReference, Time, labels};
@@ -110,7 +108,7 @@ impl<'de> Deserialize<'de> for Claims {
             found: &mut claims.0,
             field: Field::Other,
         };
-        root.deserialize(deserializer)?;
+        Walker(root).deserialize(deserializer)?;
         Ok(claims)
     }
 }
@@ -128,72 +126,38 @@ struct Search<'a> {
     field: Field,
 }
 
-impl<'de> DeserializeSeed<'de> for Search<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Search<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl Walk for Search<'_> {
+    fn visit_map<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
             let field = match (self.field, name.as_str()) {
                 (_, "claimName") | (Field::DataVolume, "name") => Field::ClaimName,
                 (_, "dataVolume") => Field::DataVolume,
                 _ => Field::Other,
             };
-            map.next_value_seed(Search {
+            map.next_value_seed(Walker(Search {
                 found: &mut *self.found,
                 field,
-            })?;
+            }))?;
         }
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         loop {
-            let item = Search {
+            let item = Walker(Search {
                 found: &mut *self.found,
                 field: self.field,
-            };
+            });
             if items.next_element_seed(item)?.is_none() {
                 return Ok(());
             }
         }
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+    fn visit_string<E>(self, text: &str) -> Result<(), E> {
         if self.field == Field::ClaimName && !text.is_empty() {
             self.found.insert(text.to_owned());
         }
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 }

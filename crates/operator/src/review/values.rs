@@ -1,8 +1,7 @@
 //! Bound on the number of JSON values, checked without decoding them.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use decode::walk::{Walk, Walker};
+use serde::de::{DeserializeSeed as _, Error, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 /// Whether a value contains at most this many values and is not nested too deeply to be decoded. Needs
@@ -10,7 +9,7 @@ use serde_json::value::RawValue;
 pub(super) fn are_at_most(max: usize, value: &RawValue) -> bool {
     let mut left = max;
     let mut json = serde_json::Deserializer::from_str(value.get());
-    Count(&mut left).deserialize(&mut json).is_ok()
+    Walker(Count(&mut left)).deserialize(&mut json).is_ok()
 }
 
 /// Counts down and fails below zero.
@@ -24,55 +23,21 @@ impl Count<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Count<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Count<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E: Error>(mut self) -> Result<(), E> {
+impl Walk for Count<'_> {
+    fn visit_scalar<E: Error>(mut self) -> Result<(), E> {
         self.one()
     }
 
-    fn visit_bool<E: Error>(mut self, _: bool) -> Result<(), E> {
-        self.one()
-    }
-
-    fn visit_i64<E: Error>(mut self, _: i64) -> Result<(), E> {
-        self.one()
-    }
-
-    fn visit_u64<E: Error>(mut self, _: u64) -> Result<(), E> {
-        self.one()
-    }
-
-    fn visit_f64<E: Error>(mut self, _: f64) -> Result<(), E> {
-        self.one()
-    }
-
-    fn visit_str<E: Error>(mut self, _: &str) -> Result<(), E> {
-        self.one()
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut values: A) -> Result<(), A::Error> {
+    fn visit_list<'de, A: SeqAccess<'de>>(mut self, mut values: A) -> Result<(), A::Error> {
         self.one()?;
-        while values.next_element_seed(Count(self.0))?.is_some() {}
+        while values.next_element_seed(Walker(Count(self.0)))?.is_some() {}
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut values: A) -> Result<(), A::Error> {
+    fn visit_map<'de, A: MapAccess<'de>>(mut self, mut values: A) -> Result<(), A::Error> {
         self.one()?;
         while values.next_key::<IgnoredAny>()?.is_some() {
-            values.next_value_seed(Count(self.0))?;
+            values.next_value_seed(Walker(Count(self.0)))?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, fmt};
 
+use ::decode::walk::{Walk, Walker};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -120,66 +121,28 @@ impl<'de> Visitor<'de> for Seed<'_> {
 fn duplicates(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let walk = Walk {
+    let keys = DuplicateKeys {
         path: String::new(),
         found: &mut found,
     };
     // The first pass succeeded, so this one does.
-    let _ = walk.deserialize(&mut reader);
+    let _ = Walker(keys).deserialize(&mut reader);
     found
 }
 
-struct Walk<'a> {
+struct DuplicateKeys<'a> {
     path: String,
     found: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+impl Walk for DuplicateKeys<'_> {
+    fn visit_list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
         while items
-            .next_element_seed(Walk {
+            .next_element_seed(Walker(DuplicateKeys {
                 path: format!("{}[{index}]", self.path),
                 found: self.found,
-            })?
+            }))?
             .is_some()
         {
             index += 1;
@@ -187,7 +150,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+    fn visit_map<'de, A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let mut keys = std::collections::BTreeSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             let path = match self.path.as_str() {
@@ -197,10 +160,10 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if !keys.insert(key) {
                 self.found.push(path.clone());
             }
-            entries.next_value_seed(Walk {
+            entries.next_value_seed(Walker(DuplicateKeys {
                 path,
                 found: self.found,
-            })?;
+            }))?;
         }
         Ok(())
     }
