@@ -8,3 +8,4 @@ pub mod go;
 pub mod label_selector;
 pub mod random;
 pub mod retry_ledger;
+pub mod taints;

@@ -8,6 +8,7 @@ mod versions;
 use std::{collections::BTreeMap, fmt};
 
 use api::kubevirt::install::KubeVirt;
+use apimachinery::taints::DAEMON_TAINTS;
 use serde_json::{Value, json};
 
 use super::{
@@ -177,20 +178,12 @@ fn unschedulable(kubevirt: &KubeVirt, desired: &Desired, nodes: &[Node]) -> Vec<
 
 /// Adds the tolerations that the DaemonSet controller adds to its pods.
 pub(super) fn tolerate_as_daemon(pod: &mut Value) {
-    const TAINTS: [(&str, &str); 6] = [
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    ];
     let tolerations = pod
         .as_object_mut()
         .and_then(|pod| super::tree::list(pod, "tolerations"));
-    let added = TAINTS.iter().map(|(taint, effect)| {
-        json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": effect})
-    });
+    let added = DAEMON_TAINTS
+        .iter()
+        .map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
     if let Some(tolerations) = tolerations {
         tolerations.extend(added);
     }

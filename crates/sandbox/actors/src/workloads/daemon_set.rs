@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apimachinery::taints::DAEMON_TAINTS;
 use serde_json::{Value, json};
 
 use super::{count, name_pod, pod_of, share, shown, template_hash};
@@ -46,18 +47,12 @@ impl Actor for DaemonSets {
         }
         let hash = template_hash(set.pointer("/spec/template").unwrap_or(&Value::Null));
         record_revision(ctx, &set, &hash);
-        let places = Places::observe(ctx.caches, &set);
-        let min_ready = number(&set, "/spec/minReadySeconds").unwrap_or_default();
-        let available: BTreeSet<String> = places
-            .current()
-            .filter(|pod| is_available(ctx, pod, min_ready))
-            .map(|pod| name(pod).to_owned())
-            .collect();
+        let places = Places::observe(ctx, &set);
         place(ctx, &set, &places, &hash);
         if text(&set, "/spec/updateStrategy/type") != "OnDelete" {
-            update(ctx, &set, &places, &hash, &available);
+            update(ctx, &set, &places, &hash);
         }
-        report(ctx, &set, &places, &hash, &available);
+        report(ctx, &set, &places, &hash);
     }
 }
 
@@ -65,10 +60,13 @@ impl Actor for DaemonSets {
 struct Places {
     wanted: Vec<String>,
     pods: BTreeMap<String, Vec<Object>>,
+    /// Names of the pods that are available.
+    available: BTreeSet<String>,
 }
 
 impl Places {
-    fn observe(caches: &Caches, set: &Value) -> Self {
+    fn observe(ctx: &mut Context<'_>, set: &Value) -> Self {
+        let caches = ctx.caches;
         let spec = pod_spec(set);
         let tolerations = list(&spec, "/tolerations").to_vec();
         let wanted = caches.all(NODE).filter(|node| {
@@ -82,7 +80,17 @@ impl Places {
                 .or_default()
                 .push(Object::clone(pod));
         }
-        Self { wanted, pods }
+        let mut places = Self {
+            wanted,
+            pods,
+            available: BTreeSet::new(),
+        };
+        let min_ready = number(set, "/spec/minReadySeconds").unwrap_or_default();
+        let available = places
+            .current()
+            .filter(|pod| is_available(ctx, pod, min_ready));
+        places.available = available.map(|pod| name(pod).to_owned()).collect();
+        places
     }
 
     fn on(&self, node: &str) -> &[Object] {
@@ -118,15 +126,7 @@ fn pod_spec(set: &Value) -> Value {
         .cloned()
         .unwrap_or_else(|| json!({}));
     let mut tolerations = list(&spec, "/tolerations").to_vec();
-    for (key, effect) in [
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    ] {
-        let key = format!("node.kubernetes.io/{key}");
+    for (key, effect) in DAEMON_TAINTS {
         tolerations.push(json!({"key": key, "operator": "Exists", "effect": effect}));
     }
     if spec.pointer("/hostNetwork") == Some(&Value::Bool(true)) {
@@ -161,16 +161,16 @@ fn place(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
     for (node, pods) in &places.pods {
         if !places.wanted.contains(node) {
             for pod in pods.iter().filter(|pod| !is_deleted(pod)) {
-                ctx.delete(POD, pod);
-                ctx.normal(
-                    DAEMON_SET,
-                    set,
-                    "SuccessfulDelete",
-                    format!("Deleted pod: {}", name(pod)),
-                );
+                delete(ctx, set, pod);
             }
         }
     }
+}
+
+fn delete(ctx: &mut Context<'_>, set: &Object, pod: &Object) {
+    ctx.delete(POD, pod);
+    let message = format!("Deleted pod: {}", name(pod));
+    ctx.normal(DAEMON_SET, set, "SuccessfulDelete", message);
 }
 
 fn create(ctx: &mut Context<'_>, set: &Object, node: &str, hash: &str, number: usize) {
@@ -195,13 +195,7 @@ fn create(ctx: &mut Context<'_>, set: &Object, node: &str, hash: &str, number: u
 }
 
 /// Deletes pods of older templates, at most maxUnavailable at a time.
-fn update(
-    ctx: &mut Context<'_>,
-    set: &Object,
-    places: &Places,
-    hash: &str,
-    available: &BTreeSet<String>,
-) {
+fn update(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
     let whole = count(places.wanted.iter());
     let most = share(
         set.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable"),
@@ -210,37 +204,26 @@ fn update(
         true,
     )
     .max(1);
-    let mut allowed = most - (whole - count(available.iter()));
+    let mut allowed = most - (whole - count(places.available.iter()));
     let old = places
         .current()
         .filter(|pod| label(pod, REVISION_HASH) != Some(hash));
-    let (useless, useful): (Vec<_>, Vec<_>) = old.partition(|pod| !available.contains(name(pod)));
+    let (useless, useful): (Vec<_>, Vec<_>) =
+        old.partition(|pod| !places.available.contains(name(pod)));
     for pod in useless {
         ctx.delete(POD, pod);
     }
     for pod in useful {
         if allowed > 0 {
             allowed -= 1;
-            ctx.delete(POD, pod);
-            ctx.normal(
-                DAEMON_SET,
-                set,
-                "SuccessfulDelete",
-                format!("Deleted pod: {}", name(pod)),
-            );
+            delete(ctx, set, pod);
         }
     }
 }
 
-fn report(
-    ctx: &mut Context<'_>,
-    set: &Object,
-    places: &Places,
-    hash: &str,
-    available: &BTreeSet<String>,
-) {
+fn report(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
     let desired = count(places.wanted.iter());
-    let available = count(available.iter());
+    let available = count(places.available.iter());
     let current =
         |filter: &dyn Fn(&Object) -> bool| count(places.current().filter(|pod| filter(pod)));
     let misplaced = places
