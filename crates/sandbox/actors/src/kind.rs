@@ -40,12 +40,8 @@ impl Kind {
         plural: &'static str,
     ) -> Self {
         Self {
-            group,
-            version,
-            kind,
-            plural,
             namespaced: false,
-            custom: false,
+            ..Self::namespaced(group, version, kind, plural)
         }
     }
 

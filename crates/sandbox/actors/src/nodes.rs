@@ -9,7 +9,7 @@ mod lifecycle;
 use std::time::Duration;
 
 pub use self::lifecycle::NodeLifecycle;
-pub(crate) use self::lifecycle::{is_unready, pods_of};
+pub(crate) use self::lifecycle::{is_unready, pod_on_simulated_node, pods_of};
 
 use serde_json::{Value, json};
 

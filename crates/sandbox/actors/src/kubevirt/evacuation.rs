@@ -7,6 +7,7 @@ use super::{
     live_update::is_migrating,
     names::{APP_LABEL, DOMAIN_ANNOTATION, MIGRATION, VMI},
     run::is_final,
+    vmi::vmis_on,
 };
 use crate::{
     Actor, Caches, Context, Kind,
@@ -81,11 +82,7 @@ impl Actor for EvacuationController {
         match kind {
             VMI => vec![Key::of(object)],
             MIGRATION => vec![Key::new(namespace(object), text(object, "/spec/vmiName"))],
-            NODE => caches
-                .all(VMI)
-                .filter(|vmi| text(vmi, "/status/nodeName") == name(object))
-                .map(|vmi| Key::of(vmi))
-                .collect(),
+            NODE => vmis_on(caches, object),
             _ => Vec::new(),
         }
     }

@@ -8,14 +8,14 @@ use super::{
     launcher::{current_pod, is_terminating},
     names::{VM, VMI},
     run,
-    vmi::record_phase,
+    vmi::{record_phase, vmis_on},
 };
 use crate::{
     Actor, Caches, Context, Kind, Step,
     kind::{NODE, POD},
     nodes::is_unready,
     object::{
-        Key, Object, condition, controller_key, is_deleted, is_true, list, name, seconds, text, uid,
+        Key, Object, condition, controller_key, is_deleted, is_true, list, seconds, text, uid,
     },
 };
 
@@ -47,11 +47,7 @@ impl Actor for Handler {
         match kind {
             VMI => vec![Key::of(object)],
             POD => controller_key(object, VMI).into_iter().collect(),
-            NODE => caches
-                .all(VMI)
-                .filter(|vmi| text(vmi, "/status/nodeName") == name(object))
-                .map(|vmi| Key::of(vmi))
-                .collect(),
+            NODE => vmis_on(caches, object),
             _ => Vec::new(),
         }
     }
@@ -60,12 +56,8 @@ impl Actor for Handler {
         let Some(vmi) = ctx.observed(VMI) else {
             return;
         };
-        let node = text(&vmi, "/status/nodeName");
-        if ctx
-            .caches
-            .find(NODE, "", node)
-            .is_some_and(|node| is_unready(node))
-        {
+        let node = ctx.caches.find(NODE, "", text(&vmi, "/status/nodeName"));
+        if node.is_some_and(|node| is_unready(node)) {
             return;
         }
         let phase = text(&vmi, "/status/phase").to_owned();

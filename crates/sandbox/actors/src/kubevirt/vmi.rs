@@ -106,6 +106,14 @@ impl Actor for VmiController {
     }
 }
 
+/// Keys of the VMIs on a node.
+pub(super) fn vmis_on(caches: &Caches, node: &Value) -> Vec<Key> {
+    let vmis = caches.all(VMI);
+    vmis.filter(|vmi| text(vmi, "/status/nodeName") == name(node))
+        .map(|vmi| Key::of(vmi))
+        .collect()
+}
+
 fn users(caches: &Caches, object: &Value, uses: impl Fn(&Value) -> bool) -> Vec<Key> {
     caches
         .within(VMI, namespace(object))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::is_simulated;
 use crate::{
-    Actor, Caches, Context, Key, Kind,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{NODE, POD},
     object::{condition, is_true, list, name, set_condition, text},
     pods::is_finished,
@@ -28,15 +28,10 @@ impl Actor for NodeLifecycle {
     }
 
     fn reconcile(&self, ctx: &mut Context<'_>) {
-        let Some(pod) = ctx.observed(POD) else {
+        let Some((pod, node)) = pod_on_simulated_node(ctx) else {
             return;
         };
-        let node = text(&pod, "/spec/nodeName");
-        let Some(node) = ctx.caches.find(NODE, "", node) else {
-            return;
-        };
-        let is_lost = is_simulated(node) && is_unready(node);
-        if !is_lost || is_finished(&pod) || !is_true(&pod, "Ready") {
+        if !is_unready(&node) || is_finished(&pod) || !is_true(&pod, "Ready") {
             return;
         }
         // As the real controller does: only the status changes, reason and message stay empty.
@@ -47,6 +42,14 @@ impl Actor for NodeLifecycle {
         ctx.status(POD, &pod, json!({"conditions": conditions}));
         ctx.warning(POD, &pod, "NodeNotReady", "Node is not ready");
     }
+}
+
+/// The observed pod and its node, if the node is simulated.
+pub(crate) fn pod_on_simulated_node(ctx: &Context<'_>) -> Option<(Object, Object)> {
+    let pod = ctx.observed(POD)?;
+    let node = ctx.caches.find(NODE, "", text(&pod, "/spec/nodeName"));
+    let node = node.filter(|node| is_simulated(node))?.clone();
+    Some((pod, node))
 }
 
 /// Keys of the pods that a changed pod or node affects.

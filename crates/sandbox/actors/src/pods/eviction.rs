@@ -11,7 +11,7 @@ use super::{is_active, taints::tolerations_of};
 use crate::{
     Actor, Caches, Context, Key, Kind, Object,
     kind::{NODE, POD},
-    nodes::{is_simulated, pods_of},
+    nodes::{pod_on_simulated_node, pods_of},
     object::{list, name, namespace, number, set_condition, text, time},
 };
 
@@ -32,11 +32,7 @@ impl Actor for TaintEviction {
     }
 
     fn reconcile(&self, ctx: &mut Context<'_>) {
-        let Some(pod) = ctx.observed(POD).filter(|pod| is_active(pod)) else {
-            return;
-        };
-        let node = ctx.caches.find(NODE, "", text(&pod, "/spec/nodeName"));
-        let Some(node) = node.filter(|node| is_simulated(node)).cloned() else {
+        let Some((pod, node)) = pod_on_simulated_node(ctx).filter(|(pod, _)| is_active(pod)) else {
             return;
         };
         let tolerations = list(&pod, "/spec/tolerations");

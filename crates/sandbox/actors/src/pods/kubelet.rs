@@ -20,7 +20,7 @@ use crate::{
     faults::Fault,
     kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
     kubevirt::Strategies,
-    nodes::is_simulated,
+    nodes::{pod_on_simulated_node, pods_of},
     object::{
         condition, controller_key, is_deleted, is_true, list, name, namespace, number,
         set_condition, text, truth, uid,
@@ -55,29 +55,14 @@ impl Actor for Kubelet {
     }
 
     fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
-        if kind == NODE {
-            return caches
-                .on_node(POD, name(object))
-                .map(|pod| Key::of(pod))
-                .collect();
-        }
-        vec![Key::of(object)]
+        pods_of(kind, object, caches)
     }
 
     fn reconcile(&self, ctx: &mut Context<'_>) {
-        let Some(pod) = ctx.observed(POD) else {
+        let is_alive = |(_, node): &(Object, Object)| is_true(node, "Ready");
+        let Some((pod, node)) = pod_on_simulated_node(ctx).filter(is_alive) else {
             return;
         };
-        let Some(node) = ctx
-            .caches
-            .find(NODE, "", text(&pod, "/spec/nodeName"))
-            .cloned()
-        else {
-            return;
-        };
-        if !is_simulated(&node) || !is_true(&node, "Ready") {
-            return;
-        }
         if is_deleted(&pod) {
             terminate(ctx, &pod);
         } else if !is_finished(&pod) {
@@ -174,15 +159,11 @@ fn start(ctx: &mut Context<'_>, pod: &Object, node: &Value, is_restart: bool) {
         ctx.normal(POD, pod, "Started", format!("Started container {name}"));
     }
     let is_ready = !has_probe(pod) && pod_fault(ctx, pod, "NeverReady").is_none();
-    show(
-        ctx,
-        pod,
-        node,
-        Shown::Running {
-            is_ready,
-            is_restart,
-        },
-    );
+    let shown = Shown::Running {
+        is_ready,
+        is_restart,
+    };
+    show(ctx, pod, node, shown);
 }
 
 fn has_probe(pod: &Value) -> bool {
@@ -215,15 +196,11 @@ fn run(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
     if are_ready(pod) && !is_ready {
         ctx.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
-    show(
-        ctx,
-        pod,
-        node,
-        Shown::Running {
-            is_ready,
-            is_restart: false,
-        },
-    );
+    let shown = Shown::Running {
+        is_ready,
+        is_restart: false,
+    };
+    show(ctx, pod, node, shown);
 }
 
 /// Exit code of the containers and how long they run, if they exit.

@@ -106,30 +106,19 @@ fn go_on(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         .sum();
     let deadline =
         number(job, "/spec/activeDeadlineSeconds").and_then(|seconds| u64::try_from(seconds).ok());
-    if tally.failed > limit || (retries > 0 && retries >= limit) {
-        end(
-            ctx,
-            job,
-            tally,
-            pods,
-            Err((
-                "BackoffLimitExceeded",
-                "Job has reached the specified backoff limit",
-            )),
-        );
-        return;
-    }
-    if deadline.is_some_and(|deadline| ctx.has_elapsed(started, Duration::from_secs(deadline))) {
-        end(
-            ctx,
-            job,
-            tally,
-            pods,
-            Err((
-                "DeadlineExceeded",
-                "Job was active longer than specified deadline",
-            )),
-        );
+    let failure = if tally.failed > limit || (retries > 0 && retries >= limit) {
+        let message = "Job has reached the specified backoff limit";
+        Some(("BackoffLimitExceeded", message))
+    } else if deadline
+        .is_some_and(|deadline| ctx.has_elapsed(started, Duration::from_secs(deadline)))
+    {
+        let message = "Job was active longer than specified deadline";
+        Some(("DeadlineExceeded", message))
+    } else {
+        None
+    };
+    if let Some(failure) = failure {
+        end(ctx, job, tally, pods, Err(failure));
         return;
     }
     let is_complete = match completions {

@@ -75,24 +75,18 @@ pub fn decide(
                    body into an object";
         return Err(SubresourceResponse::bad_request(why));
     }
-    if what.0 == "virtualmachines" {
-        let request = OfVm { request, vm, vmi };
-        match what.1 {
-            "start" => request.start(),
-            "stop" => request.stop(),
-            "restart" => request.restart(),
-            _ => request.migrate(),
-        }
-    } else {
-        let request = OfVmi { request, vm, vmi };
-        match what.1 {
-            "pause" => request.pause(now),
-            "unpause" => request.unpause(),
-            "softreboot" => request.soft_reboot(),
-            "reset" => request.reset(),
-            "freeze" | "unfreeze" => request.freeze(),
-            _ => request.ask_agent(),
-        }
+    let subject = Subject { request, vm, vmi };
+    match what.1 {
+        "start" => subject.start(),
+        "stop" => subject.stop(),
+        "restart" => subject.restart(),
+        "migrate" => subject.migrate(),
+        "pause" => subject.pause(now),
+        "unpause" => subject.unpause(),
+        "softreboot" => subject.soft_reboot(),
+        "reset" => subject.reset(),
+        "freeze" | "unfreeze" => subject.freeze(),
+        _ => subject.ask_agent(),
     }
 }
 
@@ -109,20 +103,37 @@ fn done(effect: Option<Effect>) -> Decision {
     }
 }
 
-struct OfVm<'a> {
+/// A request, and the VM and VMI of its name.
+struct Subject<'a> {
     request: &'a SubresourceRequest,
     vm: Option<&'a Value>,
     vmi: Option<&'a Value>,
 }
 
-impl OfVm<'_> {
+impl Subject<'_> {
     fn vm(&self) -> Result<&Value, SubresourceResponse> {
         let missing = || SubresourceResponse::not_found("virtualmachine", &self.request.name);
         self.vm.ok_or_else(missing)
     }
 
+    fn vmi(&self) -> Result<&Value, SubresourceResponse> {
+        let missing =
+            || SubresourceResponse::not_found("virtualmachineinstance", &self.request.name);
+        self.vmi.ok_or_else(missing)
+    }
+
+    fn running(&self, otherwise: &str) -> Result<&Value, SubresourceResponse> {
+        let vmi = self.vmi()?;
+        if text(vmi, "/status/phase") == "Running" {
+            Ok(vmi)
+        } else {
+            Err(self.conflict(otherwise))
+        }
+    }
+
     fn conflict(&self, why: &str) -> SubresourceResponse {
-        SubresourceResponse::conflict("virtualmachine", &self.request.name, why)
+        let resource = self.request.resource.trim_end_matches('s');
+        SubresourceResponse::conflict(resource, &self.request.name, why)
     }
 
     fn start(&self) -> Result<Decision, SubresourceResponse> {
@@ -217,68 +228,10 @@ impl OfVm<'_> {
 
     fn migrate(&self) -> Result<Decision, SubresourceResponse> {
         self.vm()?;
-        let missing =
-            || SubresourceResponse::not_found("virtualmachineinstance", &self.request.name);
-        let vmi = self.vmi.ok_or_else(missing)?;
-        if text(vmi, "/status/phase") != "Running" {
-            return Err(self.conflict(VM_NOT_RUNNING));
-        }
+        let vmi = self.running(VM_NOT_RUNNING)?;
         let migration = new_migration(vmi, &self.request.body);
         Ok(accepted(vec![Effect::Migrate(migration)]))
     }
-}
-
-/// Adds requests to the VM's status. Only a stop may replace others.
-fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, SubresourceResponse> {
-    let pending = !list(vm, "/status/stateChangeRequests").is_empty();
-    let stops = changes.len() == 1
-        && changes
-            .first()
-            .is_some_and(|change| text(change, "/action") == "Stop");
-    if pending && !stops {
-        let why = "unable to complete request: stop/start already underway";
-        return Err(SubresourceResponse::internal(why));
-    }
-    let status = json!({ "stateChangeRequests": changes, "startFailure": null });
-    let patch = versioned(vm, json!({ "status": status }));
-    Ok(vec![Effect::PatchVmStatus(patch)])
-}
-
-fn run_patch(vm: &Value, running: bool) -> Value {
-    let spec = if text(vm, "/spec/runStrategy").is_empty() {
-        json!({ "running": running })
-    } else {
-        json!({ "runStrategy": if running { "Always" } else { "Halted" } })
-    };
-    versioned(vm, json!({ "spec": spec }))
-}
-
-struct OfVmi<'a> {
-    request: &'a SubresourceRequest,
-    vm: Option<&'a Value>,
-    vmi: Option<&'a Value>,
-}
-
-impl OfVmi<'_> {
-    fn vmi(&self) -> Result<&Value, SubresourceResponse> {
-        let missing =
-            || SubresourceResponse::not_found("virtualmachineinstance", &self.request.name);
-        self.vmi.ok_or_else(missing)
-    }
-
-    fn running(&self, otherwise: &str) -> Result<&Value, SubresourceResponse> {
-        let vmi = self.vmi()?;
-        if text(vmi, "/status/phase") == "Running" {
-            Ok(vmi)
-        } else {
-            Err(self.conflict(otherwise))
-        }
-    }
-
-    fn conflict(&self, why: &str) -> SubresourceResponse {
-        SubresourceResponse::conflict("virtualmachineinstance", &self.request.name, why)
-    }
-
     fn pause(&self, now: Timestamp) -> Result<Decision, SubresourceResponse> {
         let vmi = self.running(VM_NOT_RUNNING)?;
         let probe = vmi.pointer("/spec/livenessProbe");
@@ -399,4 +352,29 @@ impl OfVmi<'_> {
         let patch = versioned(vmi, json!({ "status": { "conditions": conditions } }));
         done((!dry_run).then_some(Effect::PatchVmi(patch)))
     }
+}
+
+/// Adds requests to the VM's status. Only a stop may replace others.
+fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, SubresourceResponse> {
+    let pending = !list(vm, "/status/stateChangeRequests").is_empty();
+    let stops = changes.len() == 1
+        && changes
+            .first()
+            .is_some_and(|change| text(change, "/action") == "Stop");
+    if pending && !stops {
+        let why = "unable to complete request: stop/start already underway";
+        return Err(SubresourceResponse::internal(why));
+    }
+    let status = json!({ "stateChangeRequests": changes, "startFailure": null });
+    let patch = versioned(vm, json!({ "status": status }));
+    Ok(vec![Effect::PatchVmStatus(patch)])
+}
+
+fn run_patch(vm: &Value, running: bool) -> Value {
+    let spec = if text(vm, "/spec/runStrategy").is_empty() {
+        json!({ "running": running })
+    } else {
+        json!({ "runStrategy": if running { "Always" } else { "Halted" } })
+    };
+    versioned(vm, json!({ "spec": spec }))
 }
