@@ -20,6 +20,40 @@ use crate::{
     verbs::Call,
 };
 
+/// What a write is, besides its new object.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteAttributes<'a> {
+    operation: Operation,
+    old: Option<&'a Value>,
+    dry_run: bool,
+}
+
+impl<'a> WriteAttributes<'a> {
+    pub fn create(dry_run: bool) -> Self {
+        Self {
+            operation: Operation::Create,
+            old: None,
+            dry_run,
+        }
+    }
+
+    pub fn update(old: &'a Value, dry_run: bool) -> Self {
+        Self {
+            operation: Operation::Update,
+            old: Some(old),
+            dry_run,
+        }
+    }
+
+    pub fn delete(old: &'a Value, dry_run: bool) -> Self {
+        Self {
+            operation: Operation::Delete,
+            old: Some(old),
+            dry_run,
+        }
+    }
+}
+
 /// Whether admission may mutate an update of the call's resource.
 pub fn may_mutate(call: &Call<'_>) -> bool {
     plugins::may_mutate_update(call)
@@ -30,29 +64,30 @@ pub fn may_mutate(call: &Call<'_>) -> bool {
 /// Runs the mutating phase.
 pub async fn mutate(
     call: &mut Call<'_>,
-    operation: Operation,
+    write: WriteAttributes<'_>,
     new: &mut Value,
-    old: Option<&Value>,
-    dry_run: bool,
 ) -> Result<(), ApiError> {
-    plugins::mutate(call, operation, new)?;
+    plugins::mutate(call, write.operation, new)?;
     let server = call.server.clone();
     for admission in &server.admissions {
         admission
-            .mutate(&review(call, operation, old), new)
+            .mutate(&review(call, write), new)
             .map_err(refused)?;
     }
-    webhook_plugins::mutate(call, operation, new, old, dry_run).await
+    webhook_plugins::mutate(call, write, new).await
 }
 
 /// Runs the validating phase; ResourceQuota is last, so that only admitted writes are charged.
 pub async fn validate(
     call: &mut Call<'_>,
-    operation: Operation,
+    write: WriteAttributes<'_>,
     new: Option<&Value>,
-    old: Option<&Value>,
-    dry_run: bool,
 ) -> Result<(), ApiError> {
+    let WriteAttributes {
+        operation,
+        old,
+        dry_run,
+    } = write;
     plugins::validate(call, operation, new, old)?;
     if let Some(object) = new {
         escalation::check(
@@ -72,22 +107,22 @@ pub async fn validate(
     }
     let server = call.server.clone();
     for admission in &server.admissions {
-        let verdict = admission.validate(&review(call, operation, old), new);
+        let verdict = admission.validate(&review(call, write), new);
         call.warnings.extend(verdict.map_err(refused)?);
     }
-    webhook_plugins::validate(call, operation, new, old, dry_run).await?;
+    webhook_plugins::validate(call, write, new).await?;
     quota::charge(call, operation, new, old, dry_run)
 }
 
-fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) -> Review<'a> {
+fn review<'a>(call: &'a Call<'_>, write: WriteAttributes<'a>) -> Review<'a> {
     Review {
-        operation,
+        operation: write.operation,
         group: &call.resource.group,
         resource: &call.resource.plural,
         subresource: &call.path.subresource,
         namespace: call.namespace(),
         user: call.user,
-        old,
+        old: write.old,
         definitions: Definitions(&call.server.store),
         now: call.server.clock.now(),
         random: call.server.random.next(),

@@ -51,5 +51,6 @@ pub use extension::{Admission, Definitions, Denial, Extension, ExtensionRequest,
 pub use request::ResourcePath;
 pub use server::{ApiServer, InProcess, Options};
 pub use service_backends::Backend;
+pub(crate) use status::ApiResult;
 pub use status::{ApiError, Cause, Details, ObjectRef};
 pub use store::{JournalError, LoggedWrite, WriteLog};

@@ -49,6 +49,33 @@ pub fn set_meta(object: &mut Value, field: &str, value: Value) {
     }
 }
 
+/// Sets a list at `metadata.FIELD`, or removes it if it is empty.
+pub fn set_meta_list(object: &mut Value, field: &str, items: Vec<Value>) {
+    let value = if items.is_empty() {
+        Value::Null
+    } else {
+        items.into()
+    };
+    set_meta(object, field, value);
+}
+
+/// Items of the list at a JSON pointer.
+pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// Strings of a list; empty if the value is not a list.
+pub fn strings(value: &Value) -> Vec<String> {
+    let items = value.as_array().into_iter().flatten();
+    items
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}
+
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     object
         .get("metadata")

@@ -15,7 +15,10 @@ use serde_json::Value;
 
 pub use admission::{charge, recount};
 
-use crate::{object, store::TableId};
+use crate::{
+    object::{self, items},
+    store::TableId,
+};
 
 /// Amounts by resource name of the quota.
 pub type Amounts = BTreeMap<String, Quantity>;
@@ -131,14 +134,6 @@ fn quantity(value: &Value) -> Option<Quantity> {
         Value::Number(number) => number.to_string().parse().ok(),
         _ => None,
     }
-}
-
-fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
 }
 
 /// Resource name if the table is of the core group, else empty.

@@ -3,7 +3,10 @@
 mod custom;
 mod resource;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -93,5 +96,13 @@ impl Registry {
     /// Ordered by group, version and plural.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.values()
+    }
+
+    /// Tables of namespaced resources.
+    pub fn namespaced_tables(&self) -> BTreeSet<TableId> {
+        self.all()
+            .filter(|resource| resource.namespaced)
+            .map(|resource| resource.table.clone())
+            .collect()
     }
 }

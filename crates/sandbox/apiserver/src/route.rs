@@ -1,13 +1,13 @@
 //! Request handler chain: authentication, impersonation, authorization, routing.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiError,
+    ApiError, ApiResult,
     auth::{Attributes, User, impersonate, rbac, review},
     body::{self, Body},
     discovery,
@@ -32,8 +32,7 @@ impl ApiServer {
         request: Request<B>,
     ) -> Response<Body>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
+        B: http_body::Body<Data = Bytes, Error: Display> + Unpin,
     {
         if request.method() == Method::HEAD {
             return no_head();
@@ -52,10 +51,9 @@ impl ApiServer {
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-    ) -> Result<Response<Body>, ApiError>
+    ) -> ApiResult
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
+        B: http_body::Body<Data = Bytes, Error: Display> + Unpin,
     {
         let shared = &self.shared;
         let policy = StoredPolicy(&shared.store);
@@ -88,12 +86,7 @@ impl ApiServer {
         }
     }
 
-    fn serve_non_resource(
-        &self,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-    ) -> Result<Response<Body>, ApiError> {
+    fn serve_non_resource(&self, method: &Method, path: &str, headers: &HeaderMap) -> ApiResult {
         if *method != Method::GET {
             return Err(ApiError::method_not_allowed());
         }
@@ -166,10 +159,9 @@ impl ApiServer {
         query: &Query,
         uri: &Uri,
         body: B,
-    ) -> Result<Response<Body>, ApiError>
+    ) -> ApiResult
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
-        B::Error: std::fmt::Display,
+        B: http_body::Body<Data = Bytes, Error: Display> + Unpin,
     {
         let registry = self.shared.registry();
         let Some(resource) = registry.find(&path.group, &path.version, &path.resource) else {
@@ -220,7 +212,7 @@ impl ApiServer {
         Self::serve_write(&mut call, method, headers, &bytes).await
     }
 
-    fn serve_read(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    fn serve_read(call: &Call<'_>) -> ApiResult {
         if call
             .resource
             .built_in_kind()
@@ -250,7 +242,7 @@ impl ApiServer {
         method: &Method,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Response<Body>, ApiError> {
+    ) -> ApiResult {
         let is_custom = call.resource.as_custom().is_some();
         let part = call.path.subresource.clone();
         if !part.is_empty() && !call.resource.has_subresource(&part) {
@@ -297,7 +289,7 @@ impl ApiServer {
         path: &ResourcePath,
         uri: &Uri,
         body: &Bytes,
-    ) -> Result<Response<Body>, ApiError> {
+    ) -> ApiResult {
         let body = if body.iter().all(u8::is_ascii_whitespace) {
             Value::Null
         } else {
@@ -337,7 +329,7 @@ fn create_review(
     method: &Method,
     content: ContentType,
     body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+) -> ApiResult {
     if *method != Method::POST {
         return Err(ApiError::method_not_allowed());
     }

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    object,
+    object::{self, items},
     store::{Store, TableId},
 };
 
@@ -160,14 +160,6 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-}
-
 /// Ready pods behind a Service that are not terminating.
 fn ready_pods(store: &Store, namespace: &str, service: &Value) -> Vec<Arc<Value>> {
     let Some(selector) = service.pointer("/spec/selector").filter(|selector| {
@@ -188,7 +180,7 @@ fn ready_pods(store: &Store, namespace: &str, service: &Value) -> Vec<Arc<Value>
 }
 
 fn is_ready(pod: &Value) -> bool {
-    list(pod, "/status/conditions")
+    items(pod, "/status/conditions")
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
@@ -199,9 +191,9 @@ fn program(pod: &Value) -> Option<&str> {
 
 /// Secret with the serving certificate of a pod: the one mounted at `.../certificates`.
 fn certificate_secret(pod: &Value) -> Option<&str> {
-    let mount = list(pod, "/spec/containers/0/volumeMounts")
+    let mount = items(pod, "/spec/containers/0/volumeMounts")
         .find(|mount| text(mount, "/mountPath").ends_with("/certificates"))?;
-    let volume = list(pod, "/spec/volumes").find(|volume| volume["name"] == mount["name"])?;
+    let volume = items(pod, "/spec/volumes").find(|volume| volume["name"] == mount["name"])?;
     volume.pointer("/secret/secretName")?.as_str()
 }
 

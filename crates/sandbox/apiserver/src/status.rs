@@ -2,12 +2,17 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use http::StatusCode;
-use schema::Violation;
+use http::{Response, StatusCode};
+use schema::{Problem, Violation};
 use serde_json::{Map, Value, json};
+
+use crate::body::Body;
 
 /// Limit of causes in one response.
 const MAX_VIOLATIONS: usize = 1000;
+
+/// Response to a request, or the error that is sent instead.
+pub(crate) type ApiResult = Result<Response<Body>, ApiError>;
 
 /// Error that clients receive as a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +146,11 @@ impl ApiError {
         }
     }
 
+    /// Invalid query parameter or option of a request.
+    pub fn invalid_options(kind: &str, field: &str, problem: Problem) -> Self {
+        Self::invalid("meta.k8s.io", kind, "", &[Violation::at(field, problem)])
+    }
+
     /// `group` and `kind` are those of the object.
     pub fn invalid(group: &str, kind: &str, name: &str, violations: &[Violation]) -> Self {
         let qualified = match group {
@@ -257,17 +267,12 @@ impl ApiError {
 
 impl Details {
     fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        for (key, text) in [
+        let mut map = without_empty([
             ("name", &self.name),
             ("group", &self.group),
             ("kind", &self.kind),
             ("uid", &self.uid),
-        ] {
-            if !text.is_empty() {
-                map.insert(key.into(), text.clone().into());
-            }
-        }
+        ]);
         if !self.causes.is_empty() {
             let causes: Vec<Value> = self.causes.iter().map(Cause::to_value).collect();
             map.insert("causes".into(), causes.into());
@@ -281,16 +286,19 @@ impl Details {
 
 impl Cause {
     fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        for (key, text) in [
+        let map = without_empty([
             ("reason", &self.reason),
             ("message", &self.message),
             ("field", &self.field),
-        ] {
-            if !text.is_empty() {
-                map.insert(key.into(), text.clone().into());
-            }
-        }
+        ]);
         Value::Object(map)
     }
+}
+
+/// The fields that are not empty.
+fn without_empty<const N: usize>(fields: [(&str, &String); N]) -> Map<String, Value> {
+    let fields = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    fields
+        .map(|(name, text)| (name.to_owned(), text.clone().into()))
+        .collect()
 }

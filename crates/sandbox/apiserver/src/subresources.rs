@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiError,
+    ApiError, ApiResult,
     auth::review,
     body::Body,
     object, output,
@@ -23,7 +23,7 @@ pub async fn handle(
     method: &Method,
     content: ContentType,
     body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+) -> ApiResult {
     match (
         call.resource.plural.as_str(),
         call.path.subresource.as_str(),
@@ -63,7 +63,7 @@ fn read(content: ContentType, body: &Bytes) -> Result<Value, ApiError> {
         .map_err(ApiError::bad_request)
 }
 
-fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Response<Body>, ApiError> {
+fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let request = read(content, body)?;
     let answer = review::token_request(
         &call.server.authenticator,
@@ -77,11 +77,7 @@ fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Response
 }
 
 /// Binds a pod to a node.
-async fn binding(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+async fn binding(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let binding = read(content, body)?;
     let node = binding
         .pointer("/target/name")
@@ -138,11 +134,7 @@ async fn binding(
 }
 
 /// Replaces the finalizers in the spec of a namespace.
-async fn finalize(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+async fn finalize(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let given = read(content, body)?;
     let written = guaranteed_update(call, false, |_, old| {
         let mut new = old.clone();

@@ -31,7 +31,7 @@ pub use field_selectors::{field_labels, field_value};
 pub use kind::{CREATE_ONLY_VERBS, Kind, NameRule, STORED_VERBS, Subresource};
 pub use printers::{Column, age, cells, columns};
 pub use protobuf::{ProtobufError, from_protobuf};
-pub use scale::{scale, set_scale};
+pub use scale::{scale, scale_metadata, set_scale};
 pub use service::{Allocator, allocate_service};
 pub use strategy::{admit_create, admit_priority, admit_update, prepare_create, prepare_update};
 pub use type_info::{component, schema};

@@ -1,6 +1,6 @@
 //! Scale subresource of Deployments, ReplicaSets, StatefulSets and ReplicationControllers.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     Kind, selector,
@@ -12,18 +12,6 @@ pub fn scale(kind: &Kind, object: &Value) -> Option<Value> {
     kind.subresources
         .iter()
         .find(|subresource| subresource.name == "scale")?;
-    let mut metadata = serde_json::Map::new();
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-    ] {
-        if let Some(value) = at(object, "metadata").get(field) {
-            metadata.insert(field.to_owned(), value.clone());
-        }
-    }
     let mut status = json!({"replicas": int(object, "status.replicas")});
     if has(object, "spec.selector") {
         // ReplicationControllers have a plain label map as selector.
@@ -40,10 +28,27 @@ pub fn scale(kind: &Kind, object: &Value) -> Option<Value> {
     Some(json!({
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",
-        "metadata": metadata,
+        "metadata": scale_metadata(object),
         "spec": spec,
         "status": status,
     }))
+}
+
+/// Metadata of the scale of an object.
+pub fn scale_metadata(object: &Value) -> Value {
+    let mut metadata = Map::new();
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        if let Some(value) = at(object, "metadata").get(field) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    metadata.into()
 }
 
 pub fn set_scale(object: &mut Value, scale: &Value) {

@@ -15,8 +15,11 @@ use serde_json::{Value, json};
 
 use crate::{
     ApiError,
-    admission::webhook::{
-        self, Endpoint, Https, Operation, Reply, Request, Resource, Services, Transport,
+    admission::{
+        WriteAttributes,
+        webhook::{
+            self, Endpoint, Https, Operation, Reply, Request, Resource, Services, Transport,
+        },
     },
     limits, object,
     server::Shared,
@@ -85,10 +88,8 @@ pub fn may_mutate(call: &Call<'_>) -> bool {
 
 pub async fn mutate(
     call: &mut Call<'_>,
-    operation: Operation,
+    write: WriteAttributes<'_>,
     new: &mut Value,
-    old: Option<&Value>,
-    dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
     let configurations = configurations(&server, &MUTATING);
@@ -97,7 +98,7 @@ pub async fn mutate(
     }
     let mut warnings = std::mem::take(&mut call.warnings);
     let changed = {
-        let review = Review::of(call, operation, Some(new), old, dry_run);
+        let review = Review::of(call, write, Some(new));
         webhook::mutate(
             &ClusterTransport(&server),
             &configurations,
@@ -127,10 +128,8 @@ pub async fn mutate(
 
 pub async fn validate(
     call: &mut Call<'_>,
-    operation: Operation,
+    write: WriteAttributes<'_>,
     new: Option<&Value>,
-    old: Option<&Value>,
-    dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
     let configurations = configurations(&server, &VALIDATING);
@@ -139,7 +138,7 @@ pub async fn validate(
     }
     let mut warnings = std::mem::take(&mut call.warnings);
     let verdict = {
-        let review = Review::of(call, operation, new, old, dry_run);
+        let review = Review::of(call, write, new);
         webhook::validate(
             &ClusterTransport(&server),
             &configurations,
@@ -166,24 +165,16 @@ fn configurations(server: &Shared, table: &TableId) -> Vec<Arc<Value>> {
 /// Owned data that a webhook request borrows.
 struct Review<'a> {
     call: &'a Call<'a>,
-    operation: Operation,
+    write: WriteAttributes<'a>,
     name: String,
     versions: Vec<Arc<crate::registry::Resource>>,
     labels: Option<Value>,
     options: Value,
     object: Option<Value>,
-    old: Option<&'a Value>,
-    dry_run: bool,
 }
 
 impl<'a> Review<'a> {
-    fn of(
-        call: &'a Call<'_>,
-        operation: Operation,
-        object: Option<&Value>,
-        old: Option<&'a Value>,
-        dry_run: bool,
-    ) -> Self {
+    fn of(call: &'a Call<'_>, write: WriteAttributes<'a>, object: Option<&Value>) -> Self {
         let registry = call.server.registry();
         let versions: Vec<_> = registry
             .of_table(&call.resource.table)
@@ -202,21 +193,21 @@ impl<'a> Review<'a> {
                     .cloned()
                     .unwrap_or_else(|| json!({}))
             });
-        let kind = match operation {
+        let kind = match write.operation {
             Operation::Create => "CreateOptions",
             Operation::Update => "UpdateOptions",
             Operation::Delete | Operation::Connect => "DeleteOptions",
         };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if operation != Operation::Delete {
+        if write.operation != Operation::Delete {
             options["fieldManager"] = call.manager.clone().into();
         }
-        if dry_run {
+        if write.dry_run {
             options["dryRun"] = json!(["All"]);
         }
         Self {
             call,
-            operation,
+            write,
             name: match call.path.name.as_str() {
                 "" => object
                     .map(|object| object::meta(object, "name").to_owned())
@@ -227,8 +218,6 @@ impl<'a> Review<'a> {
             labels,
             options,
             object: object.cloned(),
-            old,
-            dry_run,
         }
     }
 }
@@ -249,7 +238,7 @@ impl Review<'_> {
     fn request<'b>(&'b self, equivalents: &'b [Resource<'b>]) -> Request<'b> {
         let resource = self.call.resource;
         Request {
-            operation: self.operation,
+            operation: self.write.operation,
             resource: Resource {
                 group: &resource.group,
                 version: &resource.version,
@@ -262,9 +251,9 @@ impl Review<'_> {
             namespace: namespace(self.call),
             namespace_labels: self.labels.as_ref(),
             object: self.object.as_ref(),
-            old_object: self.old,
+            old_object: self.write.old,
             user: self.call.user,
-            dry_run: self.dry_run,
+            dry_run: self.write.dry_run,
             options: &self.options,
         }
     }

@@ -53,15 +53,3 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
-
-fn list(value: &Value) -> Vec<String> {
-    value
-        .as_array()
-        .map(|items| {
-            items
-                .iter()
-                .filter_map(|item| item.as_str().map(str::to_owned))
-                .collect()
-        })
-        .unwrap_or_default()
-}

@@ -221,19 +221,14 @@ async fn remove_owner_references(
 ) -> Result<(), ApiError> {
     client
         .update(id, "", |object| {
-            let kept: Vec<Value> = object::owners(object)
+            let kept = object::owners(object)
                 .filter(|owner| {
                     let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();
                     !uids.iter().any(|removed| removed == uid)
                 })
                 .cloned()
                 .collect();
-            let value = if kept.is_empty() {
-                Value::Null
-            } else {
-                kept.into()
-            };
-            object::set_meta(object, "ownerReferences", value);
+            object::set_meta_list(object, "ownerReferences", kept);
         })
         .await
 }

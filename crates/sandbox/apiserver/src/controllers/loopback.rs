@@ -152,16 +152,11 @@ impl<'a> LoopbackClient<'a> {
 
     pub async fn remove_finalizer(&self, id: &ObjectId, finalizer: &str) -> Result<(), ApiError> {
         self.update(id, "", |object| {
-            let kept: Vec<String> = object::finalizers(object)
+            let kept = object::finalizers(object)
                 .filter(|one| *one != finalizer)
-                .map(str::to_owned)
+                .map(Value::from)
                 .collect();
-            let value = if kept.is_empty() {
-                Value::Null
-            } else {
-                kept.into()
-            };
-            object::set_meta(object, "finalizers", value);
+            object::set_meta_list(object, "finalizers", kept);
         })
         .await
     }

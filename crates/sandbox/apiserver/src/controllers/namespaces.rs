@@ -25,14 +25,7 @@ pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiErr
         return Ok(());
     };
     let name = object::meta(&namespace, "name").to_owned();
-    let mut tables: Vec<TableId> = server
-        .registry()
-        .all()
-        .filter(|resource| resource.namespaced)
-        .map(|resource| resource.table.clone())
-        .collect();
-    tables.sort();
-    tables.dedup();
+    let tables = server.registry().namespaced_tables();
     let prefix = format!("{name}/");
     let mut first_error = None;
     for table in &tables {

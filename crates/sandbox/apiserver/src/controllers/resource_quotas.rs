@@ -10,7 +10,7 @@ use crate::{
     ApiError, object,
     quota::{self, Amounts},
     server::Shared,
-    store::{ObjectId, TableId, WorkItem},
+    store::{ObjectId, WorkItem},
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -59,18 +59,10 @@ pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiErr
 }
 
 fn count(server: &Shared, id: &ObjectId, quota: &Value, hard: &Amounts) -> Amounts {
-    let mut tables: Vec<TableId> = server
-        .registry()
-        .all()
-        .filter(|resource| resource.namespaced)
-        .map(|resource| resource.table.clone())
-        .collect();
-    tables.sort();
-    tables.dedup();
     let namespace = format!("{}/", quota::namespace_of(&id.key));
     let now = server.clock.now();
     let mut used = Amounts::new();
-    for table in tables {
+    for table in server.registry().namespaced_tables() {
         let limited: Vec<&String> = hard
             .keys()
             .filter(|name| quota::concerns(&table, name))

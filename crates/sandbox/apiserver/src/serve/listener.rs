@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::{Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt};
 
 use super::{Certificates, Error};
 
@@ -91,11 +91,9 @@ impl Server {
     /// polled only as fast as the client reads.
     pub async fn serve<S, B>(self, service: S, shutdown: CancellationToken)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
-        S::Future: Send,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>,
+        S: Clone + Send + Sync + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let slots = Arc::new(Semaphore::new(self.limits.connections));
         let mut connections = JoinSet::new();
@@ -151,11 +149,9 @@ struct Connection {
 impl Connection {
     async fn serve<S, B>(self, service: S, shutdown: CancellationToken)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
-        S::Future: Send,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: Service<Request<Incoming>, Response = Response<B>, Future: Send, Error: Into<BoxError>>,
+        S: Clone + Send + Sync + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         // Small watch events must not wait for more data.
         let _ = self.stream.set_nodelay(true);

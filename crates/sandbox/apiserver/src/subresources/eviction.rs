@@ -5,13 +5,12 @@
 
 use apimachinery::label_selector;
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{read, success};
 use crate::{
-    ApiError, Cause, Details, ObjectRef, admission,
-    body::Body,
+    ApiError, ApiResult, Cause, Details, ObjectRef, admission,
     controllers::LoopbackClient,
     object, output,
     request::ResourcePath,
@@ -22,11 +21,7 @@ use crate::{
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-pub(super) async fn evict(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub(super) async fn evict(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let eviction = read(content, body)?;
     if object::meta(&eviction, "name") != call.path.name {
         return Err(ApiError::bad_request(

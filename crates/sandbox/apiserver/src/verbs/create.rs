@@ -1,25 +1,20 @@
 //! Create.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::Value;
 
 use super::{Call, FieldOwnership, WriteResult};
 use crate::{
-    ApiError, ObjectRef, admission,
-    admission::webhook::Operation,
-    body::Body,
+    ApiError, ApiResult, ObjectRef,
+    admission::{self, WriteAttributes},
     object, quota,
     serializer::{self, ContentType},
     store::{Precondition, Write},
     validation,
 };
 
-pub async fn create(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn create(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let validation = call.query.field_validation("CreateOptions")?;
     let mut new = serializer::decode_object(call, content, body, validation)?;
@@ -63,7 +58,8 @@ pub async fn insert(
     if ownership == FieldOwnership::FromDiff {
         call.update_managed_fields(None, &mut new);
     }
-    admission::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
+    let write = WriteAttributes::create(dry_run);
+    admission::mutate(call, write, &mut new).await?;
     let generated = object::meta(&new, "name").is_empty();
     let base = object::meta(&new, "generateName").to_owned();
     // Retry with another name if a generated one exists.
@@ -88,7 +84,7 @@ pub async fn insert(
         }
         call.warnings
             .extend(validation::validate(resource, &candidate, None, "")?);
-        admission::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
+        admission::validate(call, write, Some(&candidate)).await?;
         let name = object::meta(&candidate, "name").to_owned();
         let id = call.id(&name);
         let already_exists = || {

@@ -1,13 +1,13 @@
 //! Delete: grace periods, finalizers, preconditions and propagation.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Call, list};
 use crate::{
-    ApiError, ObjectRef, admission,
-    admission::webhook::Operation,
+    ApiError, ApiResult, ObjectRef,
+    admission::{self, WriteAttributes},
     body::Body,
     clock,
     controllers::crds,
@@ -78,18 +78,14 @@ impl Options {
         if let (Some(policy), Some(Value::Bool(_))) =
             (text("/propagationPolicy"), given.get("orphanDependents"))
         {
-            return Err(ApiError::invalid(
-                "meta.k8s.io",
+            return Err(ApiError::invalid_options(
                 "DeleteOptions",
-                "",
-                &[schema::Violation::at(
-                    "propagationPolicy",
-                    schema::Problem::Invalid {
-                        value: Some(policy.into()),
-                        detail: "orphanDependents and deletionPropagation cannot be both set"
-                            .to_owned(),
-                    },
-                )],
+                "propagationPolicy",
+                schema::Problem::Invalid {
+                    value: Some(policy.into()),
+                    detail: "orphanDependents and deletionPropagation cannot be both set"
+                        .to_owned(),
+                },
             ));
         }
         options.uid = text("/preconditions/uid");
@@ -111,17 +107,13 @@ impl Options {
         }
         if let Some(values) = given.get("dryRun").and_then(Value::as_array) {
             if values.iter().any(|value| value != "All") {
-                return Err(ApiError::invalid(
-                    "meta.k8s.io",
+                return Err(ApiError::invalid_options(
                     "DeleteOptions",
-                    "",
-                    &[schema::Violation::at(
-                        "dryRun",
-                        schema::Problem::Unsupported {
-                            value: values.clone().into(),
-                            supported: vec!["All".into()],
-                        },
-                    )],
+                    "dryRun",
+                    schema::Problem::Unsupported {
+                        value: values.clone().into(),
+                        supported: vec!["All".into()],
+                    },
                 ));
             }
             options.dry_run |= !values.is_empty();
@@ -172,22 +164,18 @@ impl Propagation {
             "Background" => Ok(Some(Self::Background)),
             "Foreground" => Ok(Some(Self::Foreground)),
             "Orphan" => Ok(Some(Self::Orphan)),
-            other => Err(ApiError::invalid(
-                "meta.k8s.io",
+            other => Err(ApiError::invalid_options(
                 "DeleteOptions",
-                "",
-                &[schema::Violation::at(
-                    "propagationPolicy",
-                    schema::Problem::Unsupported {
-                        value: other.into(),
-                        supported: vec![
-                            "Foreground".into(),
-                            "Background".into(),
-                            "Orphan".into(),
-                            "nil".into(),
-                        ],
-                    },
-                )],
+                "propagationPolicy",
+                schema::Problem::Unsupported {
+                    value: other.into(),
+                    supported: vec![
+                        "Foreground".into(),
+                        "Background".into(),
+                        "Orphan".into(),
+                        "nil".into(),
+                    ],
+                },
             )),
         }
     }
@@ -199,11 +187,7 @@ enum DeleteResult {
     Terminating(Value),
 }
 
-pub async fn delete(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn delete(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let options = Options::parse(call, content, body)?;
     let name = call.path.name.clone();
     Ok(match delete_one(call, &name, &options).await? {
@@ -232,7 +216,7 @@ pub async fn delete_collection(
     call: &mut Call<'_>,
     content: ContentType,
     body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+) -> ApiResult {
     let options = Options::parse(call, content, body)?;
     let mut items = Vec::new();
     let namespace = call.path.namespace.clone();
@@ -320,7 +304,8 @@ async fn delete_one(
         let stored = call.stored()?;
         options.check(call, name, &stored)?;
         let old = output::value(call.resource, &stored);
-        admission::validate(call, Operation::Delete, None, Some(&old), options.dry_run).await?;
+        let write = WriteAttributes::delete(&old, options.dry_run);
+        admission::validate(call, write, None).await?;
         let mut new = old.clone();
         let grace = mark_for_deletion(call, &mut new, &old, options);
         let waits = object::finalizers(&new).next().is_some()

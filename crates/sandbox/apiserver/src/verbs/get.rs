@@ -1,11 +1,11 @@
 //! Get.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use super::Call;
-use crate::{ApiError, body::Body};
+use crate::{ApiError, ApiResult};
 
-pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub fn get(call: &Call<'_>) -> ApiResult {
     call.server
         .check_revision(call.query)
         .map_err(|error| match error.code {

@@ -5,13 +5,13 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Call;
 use crate::{
-    ApiError, Cause, Details,
+    ApiError, ApiResult, Cause, Details,
     body::Body,
     object,
     output::{self, Output},
@@ -126,7 +126,7 @@ struct Page {
 }
 
 /// Lists the selected objects.
-pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub fn list(call: &Call<'_>) -> ApiResult {
     check_options(call.query)?;
     call.query.number("timeoutSeconds")?;
     let selection = Selection::parse(call.resource, call.query)?;
@@ -339,12 +339,7 @@ pub fn forbidden(field: &str, detail: &str) -> ApiError {
     let problem = schema::Problem::Forbidden {
         detail: detail.to_owned(),
     };
-    ApiError::invalid(
-        "meta.k8s.io",
-        "ListOptions",
-        "",
-        &[schema::Violation::at(field, problem)],
-    )
+    ApiError::invalid_options("ListOptions", field, problem)
 }
 
 /// Refuses options that contradict one another.
@@ -373,17 +368,13 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ),
         "Exact" | "NotOlderThan" => Ok(()),
-        other => Err(ApiError::invalid(
-            "meta.k8s.io",
+        other => Err(ApiError::invalid_options(
             "ListOptions",
-            "",
-            &[schema::Violation::at(
-                "resourceVersionMatch",
-                schema::Problem::Unsupported {
-                    value: other.into(),
-                    supported: vec!["Exact".into(), "NotOlderThan".into(), "".into()],
-                },
-            )],
+            "resourceVersionMatch",
+            schema::Problem::Unsupported {
+                value: other.into(),
+                supported: vec!["Exact".into(), "NotOlderThan".into(), "".into()],
+            },
         )),
     }
 }

@@ -1,24 +1,18 @@
 //! Patch: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use merge::{json_patch, managed, merge_patch, strategic};
 use serde_json::Value;
 
 use super::{Call, FieldOwnership, create, update::guaranteed_update};
 use crate::{
-    ApiError, Cause, Details,
-    body::Body,
-    decode, object,
+    ApiError, ApiResult, Cause, Details, decode, object,
     request::FieldValidation,
     serializer::{self, PatchType},
 };
 
-pub async fn patch(
-    call: &mut Call<'_>,
-    content: PatchType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn patch(call: &mut Call<'_>, content: PatchType, body: &Bytes) -> ApiResult {
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
     if content == PatchType::Apply {
@@ -193,7 +187,7 @@ async fn apply(
     body: &Bytes,
     dry_run: bool,
     validation: FieldValidation,
-) -> Result<Response<Body>, ApiError> {
+) -> ApiResult {
     if call.query.get("fieldManager").is_empty() {
         return Err(invalid_options(
             "fieldManager",
@@ -298,10 +292,5 @@ fn merged(
 }
 
 fn invalid_options(field: &str, problem: schema::Problem) -> ApiError {
-    ApiError::invalid(
-        "meta.k8s.io",
-        "PatchOptions",
-        "",
-        &[schema::Violation::at(field, problem)],
-    )
+    ApiError::invalid_options("PatchOptions", field, problem)
 }

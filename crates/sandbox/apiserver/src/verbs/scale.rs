@@ -5,35 +5,30 @@ use http::{Response, StatusCode};
 use merge::{json_patch, merge_patch};
 use serde_json::{Value, json};
 
-use super::{Call, FieldOwnership, update::guaranteed_update};
+use super::{
+    Call, FieldOwnership,
+    update::{MODIFIED, guaranteed_update},
+};
 use crate::{
-    ApiError,
+    ApiError, ApiResult,
     body::Body,
     decode, object, output,
     registry::Source,
     serializer::{ContentType, PatchType},
 };
 
-pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub fn get(call: &Call<'_>) -> ApiResult {
     let object = output::value(call.resource, call.stored()?.as_ref());
     Ok(answer(call, &of(call, &object)?))
 }
 
-pub async fn replace(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn replace(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let given = content.read(body).map_err(ApiError::bad_request)?.value;
     set(call, dry_run, |_| Ok(given.clone())).await
 }
 
-pub async fn patch(
-    call: &mut Call<'_>,
-    content: PatchType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn patch(call: &mut Call<'_>, content: PatchType, body: &Bytes) -> ApiResult {
     let dry_run = call.query.dry_run("PatchOptions")?;
     let patch = decode::yaml(body).map_err(ApiError::bad_request)?.value;
     set(call, dry_run, |scale| {
@@ -55,15 +50,12 @@ async fn set(
     call: &mut Call<'_>,
     dry_run: bool,
     transform: impl Fn(&Value) -> Result<Value, ApiError>,
-) -> Result<Response<Body>, ApiError> {
+) -> ApiResult {
     let written = guaranteed_update(call, dry_run, |call, old| {
         let scale = transform(&of(call, old)?)?;
         let version = object::meta(&scale, "resourceVersion");
         if !version.is_empty() && version != object::meta(old, "resourceVersion") {
-            return Err(ApiError::conflict(
-                call.object_ref(),
-                "the object has been modified; please apply your changes to the latest version and try again",
-            ));
+            return Err(ApiError::conflict(call.object_ref(), MODIFIED));
         }
         let replicas = match scale.pointer("/spec/replicas") {
             None | Some(Value::Null) => 0,
@@ -148,23 +140,10 @@ fn of(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
                     ),
                 ));
             }
-            let mut metadata = json!({});
-            for field in [
-                "name",
-                "namespace",
-                "uid",
-                "resourceVersion",
-                "creationTimestamp",
-            ] {
-                let value = object::meta(object, field);
-                if !value.is_empty() {
-                    metadata[field] = value.into();
-                }
-            }
             let mut scale = json!({
                 "kind": "Scale",
                 "apiVersion": "autoscaling/v1",
-                "metadata": metadata,
+                "metadata": kinds::scale_metadata(object),
                 "spec": {},
                 "status": {"replicas": number(&paths.status)},
             });

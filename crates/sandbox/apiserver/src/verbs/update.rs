@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use merge::managed;
 use serde_json::Value;
 
 use super::{Call, FieldOwnership, WriteResult, create};
 use crate::{
-    ApiError, admission,
-    admission::webhook::Operation,
-    body::Body,
+    ApiError, ApiResult,
+    admission::{self, WriteAttributes},
     object, output,
     request::FieldValidation,
     serializer::{self, ContentType},
@@ -21,14 +20,10 @@ use crate::{
 
 /// Attempts when the object changes concurrently.
 const ATTEMPTS: usize = 5;
-const MODIFIED: &str =
+pub(super) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-pub async fn replace(
-    call: &mut Call<'_>,
-    content: ContentType,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
+pub async fn replace(call: &mut Call<'_>, content: ContentType, body: &Bytes) -> ApiResult {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let validation = call.query.field_validation("UpdateOptions")?;
     let new = decode_replacement(call, content, body, validation)?;
@@ -128,7 +123,8 @@ async fn prepare(
         call.update_managed_fields(Some(old), &mut new);
     }
     let before_admission = admission::may_mutate(call).then(|| new.clone());
-    admission::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
+    let write = WriteAttributes::update(old, dry_run);
+    admission::mutate(call, write, &mut new).await?;
     if before_admission.is_some_and(|before| before != new) {
         keep_system_fields(&mut new, old);
         resource.prepare_update(&mut new, old, &subresource);
@@ -148,7 +144,7 @@ async fn prepare(
         Some(old),
         &subresource,
     )?);
-    admission::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
+    admission::validate(call, write, Some(&new)).await?;
     Ok(new)
 }
 

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -19,7 +19,7 @@ use super::{
     list::{Selection, forbidden, parse_version, too_new},
 };
 use crate::{
-    ApiError,
+    ApiError, ApiResult,
     body::Body,
     object,
     output::{self, Output},
@@ -71,7 +71,7 @@ enum Pending {
     Error(ApiError),
 }
 
-pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub fn watch(call: &Call<'_>) -> ApiResult {
     let start = start(call.query)?;
     let selection = Selection::parse(call.resource, call.query)?;
     let server = call.server.clone();

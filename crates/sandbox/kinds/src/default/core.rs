@@ -165,18 +165,19 @@ fn pod_status(status: &mut Fields) {
 }
 
 fn container(container: &mut Fields) {
-    let image = container
-        .get("image")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let policy = if is_latest(image) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = pull_policy(container.get("image"));
     set_default(container, "imagePullPolicy", policy);
     set_default(container, "terminationMessagePath", "/dev/termination-log");
     set_default(container, "terminationMessagePolicy", "File");
+}
+
+fn pull_policy(image: Option<&Value>) -> &'static str {
+    let image = image.and_then(Value::as_str).unwrap_or_default();
+    if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    }
 }
 
 /// Whether the image has no digest and no tag but `latest`.
@@ -196,15 +197,7 @@ fn volume(volume: &mut Fields) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     if let Some(image) = volume.get_mut("image").and_then(Value::as_object_mut) {
-        let reference = image
-            .get("reference")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let policy = if is_latest(reference) {
-            "Always"
-        } else {
-            "IfNotPresent"
-        };
+        let policy = pull_policy(image.get("reference"));
         set_default(image, "pullPolicy", policy);
     }
 }

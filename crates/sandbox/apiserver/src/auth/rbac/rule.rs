@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::auth::Attributes;
+use crate::{auth::Attributes, object};
 
 const ALL: &str = "*";
 
@@ -31,17 +31,7 @@ impl Rule {
     }
 
     fn from_value(rule: &Value) -> Self {
-        let list = |field: &str| {
-            let items = rule.get(field).and_then(Value::as_array);
-            items
-                .map(|items| {
-                    items
-                        .iter()
-                        .filter_map(|item| item.as_str().map(str::to_owned))
-                        .collect()
-                })
-                .unwrap_or_default()
-        };
+        let list = |field: &str| object::strings(&rule[field]);
         Self {
             api_groups: list("apiGroups"),
             resources: list("resources"),

@@ -3,13 +3,14 @@
 use schema::Violation;
 use serde_json::{Value, json};
 
-use super::{AUTHORIZATION, answer, invalid, list, refuse_if, text};
+use super::{AUTHORIZATION, answer, invalid, refuse_if, text};
 use crate::{
     ApiError,
     auth::{
         Attributes, User,
         rbac::{self, Policy},
     },
+    object::strings,
 };
 
 /// `SelfSubjectAccessReview`.
@@ -49,13 +50,13 @@ fn subject(policy: &impl Policy, body: &Value, namespace: Option<&str>) -> Resul
     let user = User {
         name: text(spec, "user").to_owned(),
         uid: text(spec, "uid").to_owned(),
-        groups: list(&spec["groups"]),
+        groups: strings(&spec["groups"]),
         extra: spec["extra"]
             .as_object()
             .map(|extra| {
                 extra
                     .iter()
-                    .map(|(key, values)| (key.clone(), list(values)))
+                    .map(|(key, values)| (key.clone(), strings(values)))
                     .collect()
             })
             .unwrap_or_default(),

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{AUTHENTICATION, answer, invalid, list, refuse_if, text};
+use super::{AUTHENTICATION, answer, invalid, refuse_if, text};
 use crate::{
     ApiError, ObjectRef,
     auth::{Authenticator, Bound, Claims, Reference, TokenGetter, User, authenticate::uid},
+    object::strings,
 };
 
 /// `SelfSubjectReview`.
@@ -33,7 +34,7 @@ pub fn token(
             "token is required for TokenReview in authentication",
         ));
     }
-    let mut audiences = list(&spec["audiences"]);
+    let mut audiences = strings(&spec["audiences"]);
     if audiences.is_empty() {
         audiences.push(Authenticator::ISSUER.to_owned());
     }
@@ -78,7 +79,7 @@ pub fn token_request(
         Value::Null => 3600,
         given => expiration(given)?,
     };
-    let mut audiences = list(&spec["audiences"]);
+    let mut audiences = strings(&spec["audiences"]);
     if audiences.is_empty() {
         audiences.push(Authenticator::ISSUER.to_owned());
     }
