@@ -16,8 +16,10 @@ pub mod network;
 pub mod null;
 pub mod preview;
 mod sizes;
+mod step;
 pub mod webhook_certificate;
 
 pub use event::{Event, Severity};
 pub use fingerprint::Fingerprint;
 pub use quantity::Quantity;
+pub use step::Step;

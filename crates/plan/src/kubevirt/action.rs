@@ -31,15 +31,7 @@ pub struct Plan {
     pub requeue_at: Option<Time>,
 }
 
-/// A write, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    pub action: Action,
-    /// Shown in logs and by the command `plan`.
-    pub reason: String,
-    /// Sent once the write has succeeded.
-    pub event: Option<Event>,
-}
+pub type Step = crate::Step<Action>;
 
 /// A write so specific that nothing is left to decide.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,17 +11,7 @@ use api::{
 };
 use serde::Serialize;
 
-use crate::Event;
-
-/// One action of a plan, with its reason and Event.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    pub action: Action,
-    /// Why, for logs and the `plan` command.
-    pub reason: String,
-    /// Recorded after the action succeeded.
-    pub event: Option<Event>,
-}
+pub type Step = crate::Step<Action>;
 
 /// One write, so specific that execution has nothing left to decide.
 #[derive(Clone, Debug, PartialEq, Serialize)]
