@@ -5,6 +5,7 @@
 
 mod fleet;
 mod installation;
+mod register;
 #[cfg(test)]
 mod tests;
 
@@ -19,9 +20,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use runtime::metrics::{
-    BoundedNames, CertificateMetrics, GaugeSet, ProcessCollector, Validity, expose,
-};
+use register::{Registrar, new_registry};
+use runtime::metrics::{BoundedNames, CertificateMetrics, GaugeSet, Validity, expose};
 
 pub use fleet::PendingClaims;
 pub use installation::{Installation, InstallationMetrics};
@@ -41,6 +41,11 @@ const REQUEST_BUCKETS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 
 /// client-go's label value of a request without an answer.
 const NO_ANSWER: &str = "<error>";
+
+const API_REQUESTS_HELP: &str = "Requests to the API server by status code";
+const API_LATENCY_HELP: &str =
+    "Latency of requests to the API server; of watches, until the response starts";
+const LEADER_HELP: &str = "Whether this process is the leader";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Machine {
@@ -98,11 +103,6 @@ struct Verb {
     verb: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Build {
-    version: &'static str,
-}
-
 /// Metrics of a Machine operator. Clones share their series.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -139,37 +139,15 @@ struct Series {
     queue_depth: Gauge,
     leader: Gauge,
     certificates: CertificateMetrics,
-    build_info: Family<Build, Gauge>,
 }
 
 impl Metrics {
     /// Metrics of this `version` of the program.
     pub fn new(version: &'static str) -> Self {
-        let series = Series {
-            machines: GaugeSet::default(),
-            reconciliation_duration: Family::new_with_constructor(|| {
-                Histogram::new(RECONCILIATION_BUCKETS)
-            }),
-            reconciliation_errors: Family::default(),
-            virtual_machines: GaugeSet::default(),
-            storage_provisioning_duration: Family::new_with_constructor(|| {
-                Histogram::new(STORAGE_BUCKETS)
-            }),
-            network_configuration_errors: Family::default(),
-            reconciliations: Family::default(),
-            slow_reconciliations: Family::default(),
-            api_requests: Family::default(),
-            api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
-            fleet: fleet::Series::default(),
-            admission_requests: Family::default(),
-            queue_depth: Gauge::default(),
-            leader: Gauge::default(),
-            certificates: CertificateMetrics::default(),
-            build_info: Family::default(),
-        };
-        series.build_info.get_or_create(&Build { version }).set(1);
+        let mut registry = new_registry();
+        let series = Series::new(&mut registry, version);
         Self {
-            registry: Arc::new(series.registry()),
+            registry: Arc::new(registry),
             names: Arc::default(),
             series: Arc::new(series),
         }
@@ -263,7 +241,7 @@ impl Metrics {
             .get_or_create(&Verb { verb })
             .observe(duration.as_secs_f64());
         let resource = self.names.resources.label(resource);
-        let code = code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
+        let code = code_label(code);
         self.series
             .api_requests
             .get_or_create(&ApiRequest {
@@ -303,81 +281,53 @@ impl Metrics {
     }
 }
 
+fn code_label(code: Option<u16>) -> String {
+    code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string())
+}
+
 impl Series {
-    /// The encoder appends `_total` to counters and a full stop to help texts.
-    fn registry(&self) -> Registry {
-        let mut registry = Registry::default();
-        let operator = registry.sub_registry_with_prefix("kubevirt_operator");
-        self.machines
-            .register(operator, "machines_total", "Machines by phase and template");
-        operator.register(
-            "reconciliation_duration_seconds",
-            "Duration of reconciles",
-            self.reconciliation_duration.clone(),
-        );
-        operator.register(
-            "reconciliation_errors",
-            "Errors of reconciles by type",
-            self.reconciliation_errors.clone(),
-        );
-        self.virtual_machines.register(
-            operator,
-            "virtual_machines_total",
-            "VirtualMachines of Machines by status",
-        );
-        operator.register(
-            "storage_provisioning_duration_seconds",
-            "Time from the request for a volume until it is bound and filled",
-            self.storage_provisioning_duration.clone(),
-        );
-        operator.register(
-            "network_configuration_errors",
-            "Networks that could not be configured",
-            self.network_configuration_errors.clone(),
-        );
-        operator.register(
-            "reconciliations",
-            "Reconciles by result",
-            self.reconciliations.clone(),
-        );
-        operator.register(
-            "slow_reconciliations",
-            "Reconciles whose computation took longer than 50 ms",
-            self.slow_reconciliations.clone(),
-        );
-        operator.register(
-            "api_requests",
-            "Requests to the API server by status code",
-            self.api_requests.clone(),
-        );
-        operator.register(
-            "api_request_duration_seconds",
-            "Latency of requests to the API server; of watches, until the response starts",
-            self.api_request_duration.clone(),
-        );
-        self.fleet.register(operator);
-        operator.register(
-            "admission_requests",
-            "Admission reviews by verdict",
-            self.admission_requests.clone(),
-        );
-        operator.register(
-            "queue_depth",
-            "Objects that are due to be reconciled",
-            self.queue_depth.clone(),
-        );
-        operator.register(
-            "leader",
-            "Whether this process is the leader",
-            self.leader.clone(),
-        );
-        self.certificates.register(operator);
-        operator.register(
-            "build_info",
-            "Always 1, labelled with the version of the program",
-            self.build_info.clone(),
-        );
-        registry.register_collector(Box::new(ProcessCollector));
-        registry
+    fn new(registry: &mut Registry, version: &'static str) -> Self {
+        let mut operator = Registrar::new(registry, "kubevirt_operator");
+        operator.build_info(version);
+        Self {
+            machines: operator.metric("machines_total", "Machines by phase and template"),
+            reconciliation_duration: operator.histograms(
+                "reconciliation_duration_seconds",
+                "Duration of reconciles",
+                || Histogram::new(RECONCILIATION_BUCKETS),
+            ),
+            reconciliation_errors: operator
+                .metric("reconciliation_errors", "Errors of reconciles by type"),
+            virtual_machines: operator.metric(
+                "virtual_machines_total",
+                "VirtualMachines of Machines by status",
+            ),
+            storage_provisioning_duration: operator.histograms(
+                "storage_provisioning_duration_seconds",
+                "Time from the request for a volume until it is bound and filled",
+                || Histogram::new(STORAGE_BUCKETS),
+            ),
+            network_configuration_errors: operator.metric(
+                "network_configuration_errors",
+                "Networks that could not be configured",
+            ),
+            reconciliations: operator.metric("reconciliations", "Reconciles by result"),
+            slow_reconciliations: operator.metric(
+                "slow_reconciliations",
+                "Reconciles whose computation took longer than 50 ms",
+            ),
+            api_requests: operator.metric("api_requests", API_REQUESTS_HELP),
+            api_request_duration: operator.histograms(
+                "api_request_duration_seconds",
+                API_LATENCY_HELP,
+                || Histogram::new(REQUEST_BUCKETS),
+            ),
+            fleet: fleet::Series::new(&mut operator),
+            admission_requests: operator
+                .metric("admission_requests", "Admission reviews by verdict"),
+            queue_depth: operator.metric("queue_depth", "Objects that are due to be reconciled"),
+            leader: operator.metric("leader", LEADER_HELP),
+            certificates: operator.certificates(),
+        }
     }
 }

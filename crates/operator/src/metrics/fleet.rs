@@ -5,12 +5,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus_client::{
-    encoding::EncodeLabelSet, metrics::histogram::Histogram, registry::Registry,
-};
+use prometheus_client::{encoding::EncodeLabelSet, metrics::histogram::Histogram};
 use runtime::metrics::GaugeSet;
 
-use super::{Metrics, StorageClass};
+use super::{Metrics, StorageClass, register::Registrar};
 
 /// A guest starts in seconds from an existing disk, and in minutes when its image is imported.
 const START_BUCKETS: [f64; 12] = [
@@ -49,19 +47,6 @@ pub(super) struct Series {
     claims_pending: GaugeSet<StorageClass>,
     claim_oldest: GaugeSet<StorageClass>,
     orphaned_disks: GaugeSet<MachineNamespace>,
-}
-
-impl Default for Series {
-    fn default() -> Self {
-        Self {
-            start_duration: Histogram::new(START_BUCKETS),
-            phase_oldest: GaugeSet::default(),
-            wait_oldest: GaugeSet::default(),
-            claims_pending: GaugeSet::default(),
-            claim_oldest: GaugeSet::default(),
-            orphaned_disks: GaugeSet::default(),
-        }
-    }
 }
 
 impl Metrics {
@@ -120,36 +105,31 @@ impl Metrics {
 }
 
 impl Series {
-    pub(super) fn register(&self, operator: &mut Registry) {
-        operator.register(
-            "machine_start_duration_seconds",
-            "Time from the creation of a Machine until its guest runs for the first time",
-            self.start_duration.clone(),
-        );
-        self.phase_oldest.register(
-            operator,
-            "machine_phase_oldest_timestamp_seconds",
-            "Since when the Machine that has been in a phase for longest is in it without progress",
-        );
-        self.wait_oldest.register(
-            operator,
-            "machine_waiting_oldest_timestamp_seconds",
-            "Since when the Machine that has waited for longest waits",
-        );
-        self.claims_pending.register(
-            operator,
-            "claims_pending",
-            "Claims of Machines that are not bound",
-        );
-        self.claim_oldest.register(
-            operator,
-            "claim_pending_oldest_timestamp_seconds",
-            "Creation of the oldest claim of a Machine that is not bound",
-        );
-        self.orphaned_disks.register(
-            operator,
-            "orphaned_disks",
-            "Claims and DataVolumes whose Machine is gone and that are not retained",
-        );
+    pub(super) fn new(operator: &mut Registrar<'_>) -> Self {
+        Self {
+            start_duration: operator.add(
+                "machine_start_duration_seconds",
+                "Time from the creation of a Machine until its guest runs for the first time",
+                Histogram::new(START_BUCKETS),
+            ),
+            phase_oldest: operator.metric(
+                "machine_phase_oldest_timestamp_seconds",
+                "Since when the Machine that has been in a phase for longest is in it without progress",
+            ),
+            wait_oldest: operator.metric(
+                "machine_waiting_oldest_timestamp_seconds",
+                "Since when the Machine that has waited for longest waits",
+            ),
+            claims_pending: operator
+                .metric("claims_pending", "Claims of Machines that are not bound"),
+            claim_oldest: operator.metric(
+                "claim_pending_oldest_timestamp_seconds",
+                "Creation of the oldest claim of a Machine that is not bound",
+            ),
+            orphaned_disks: operator.metric(
+                "orphaned_disks",
+                "Claims and DataVolumes whose Machine is gone and that are not retained",
+            ),
+        }
     }
 }

@@ -14,12 +14,12 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use runtime::metrics::{BoundedNames, CertificateMetrics, GaugeSet, Validity, expose};
 
-use runtime::metrics::{
-    BoundedNames, CertificateMetrics, GaugeSet, ProcessCollector, Validity, expose,
+use super::{
+    API_LATENCY_HELP, API_REQUESTS_HELP, LEADER_HELP, REQUEST_BUCKETS, code_label,
+    register::{Registrar, new_registry},
 };
-
-use super::{Build, NO_ANSWER, REQUEST_BUCKETS};
 
 /// Metrics of a KubeVirt operator. Clones share their series.
 #[derive(Clone, Debug)]
@@ -84,28 +84,15 @@ struct Series {
     stalled: Gauge,
     stalled_since: Gauge<f64, AtomicU64>,
     certificates: CertificateMetrics,
-    build_info: Family<Build, Gauge>,
 }
 
 impl InstallationMetrics {
     /// Metrics of this `version` of the program, whose API server is at `host`.
     pub fn new(version: &'static str, host: &str) -> Self {
-        let series = Series {
-            leading: Gauge::default(),
-            ready: Gauge::default(),
-            requests: Family::default(),
-            latency: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
-            conditions: GaugeSet::default(),
-            installed: GaugeSet::default(),
-            step: GaugeSet::default(),
-            stalled: Gauge::default(),
-            stalled_since: Gauge::default(),
-            certificates: CertificateMetrics::default(),
-            build_info: Family::default(),
-        };
-        series.build_info.get_or_create(&Build { version }).set(1);
+        let mut registry = new_registry();
+        let series = Series::new(&mut registry, version);
         Self {
-            registry: Arc::new(series.registry()),
+            registry: Arc::new(registry),
             resources: BoundedNames::default(),
             host: host.into(),
             series: Arc::new(series),
@@ -147,7 +134,7 @@ impl InstallationMetrics {
         self.series
             .requests
             .get_or_create(&Request {
-                code: code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string()),
+                code: code_label(code),
                 method,
                 host: self.host.to_string(),
                 resource,
@@ -201,62 +188,44 @@ impl InstallationMetrics {
 }
 
 impl Series {
-    /// The encoder appends `_total` to counters and a full stop to help texts.
-    fn registry(&self) -> Registry {
-        let mut registry = Registry::default();
-        registry.register(
-            "kubevirt_virt_operator_leading_status",
-            "Whether this process is the leader",
-            self.leading.clone(),
-        );
-        registry.register(
-            "kubevirt_virt_operator_ready_status",
+    fn new(registry: &mut Registry, version: &'static str) -> Self {
+        let mut kubevirt = Registrar::new(registry, "kubevirt");
+        let leading = kubevirt.metric("virt_operator_leading_status", LEADER_HELP);
+        let ready = kubevirt.metric(
+            "virt_operator_ready_status",
             "Whether this process is ready to lead",
-            self.ready.clone(),
         );
-        registry.register(
-            "kubevirt_rest_client_requests",
-            "Requests to the API server by status code",
-            self.requests.clone(),
+        let requests = kubevirt.metric("rest_client_requests", API_REQUESTS_HELP);
+        let latency = kubevirt.histograms(
+            "rest_client_request_latency_seconds",
+            API_LATENCY_HELP,
+            || Histogram::new(REQUEST_BUCKETS),
         );
-        registry.register(
-            "kubevirt_rest_client_request_latency_seconds",
-            "Latency of requests to the API server; of watches, until the response starts",
-            self.latency.clone(),
-        );
-        let operator = registry.sub_registry_with_prefix("kubevirt_virt_operator");
-        self.conditions.register(
-            operator,
-            "kubevirt_condition",
-            "Whether a condition of the KubeVirt resource is true",
-        );
-        self.installed.register(
-            operator,
-            "kubevirt_info",
-            "Always 1, labelled with the phase and the versions of the KubeVirt resource",
-        );
-        self.step.register(
-            operator,
-            "step_info",
-            "Always 1, labelled with the current step of the installation",
-        );
-        operator.register(
-            "stalled",
-            "Whether the current step exceeds its deadline",
-            self.stalled.clone(),
-        );
-        operator.register(
-            "stalled_since_timestamp_seconds",
-            "Since when the current step exceeds its deadline, 0 if it does not",
-            self.stalled_since.clone(),
-        );
-        self.certificates.register(operator);
-        operator.register(
-            "build_info",
-            "Always 1, labelled with the version of the program",
-            self.build_info.clone(),
-        );
-        registry.register_collector(Box::new(ProcessCollector));
-        registry
+        let mut operator = Registrar::new(registry, "kubevirt_virt_operator");
+        operator.build_info(version);
+        Self {
+            leading,
+            ready,
+            requests,
+            latency,
+            conditions: operator.metric(
+                "kubevirt_condition",
+                "Whether a condition of the KubeVirt resource is true",
+            ),
+            installed: operator.metric(
+                "kubevirt_info",
+                "Always 1, labelled with the phase and the versions of the KubeVirt resource",
+            ),
+            step: operator.metric(
+                "step_info",
+                "Always 1, labelled with the current step of the installation",
+            ),
+            stalled: operator.metric("stalled", "Whether the current step exceeds its deadline"),
+            stalled_since: operator.metric(
+                "stalled_since_timestamp_seconds",
+                "Since when the current step exceeds its deadline, 0 if it does not",
+            ),
+            certificates: operator.certificates(),
+        }
     }
 }

@@ -28,6 +28,22 @@ pub struct CertificateMetrics {
 }
 
 impl CertificateMetrics {
+    /// Creates and registers the gauges.
+    pub fn registered(registry: &mut Registry) -> Self {
+        let gauges = Self::default();
+        registry.register(
+            "certificate_not_before_timestamp_seconds",
+            "Start of a certificate's validity, by its Secret",
+            gauges.not_before.clone(),
+        );
+        registry.register(
+            "certificate_expiry_timestamp_seconds",
+            "End of a certificate's validity, by its Secret",
+            gauges.not_after.clone(),
+        );
+        gauges
+    }
+
     /// Replaces the certificates that are exposed, by their Secrets.
     pub fn replace(&self, certificates: &BTreeMap<String, Validity>) {
         let values = |value: fn(&Validity) -> i64| {
@@ -38,19 +54,5 @@ impl CertificateMetrics {
         };
         self.not_before.replace(values(|it| it.not_before));
         self.not_after.replace(values(|it| it.not_after));
-    }
-
-    /// Registers the gauges.
-    pub fn register(&self, registry: &mut Registry) {
-        self.not_before.register(
-            registry,
-            "certificate_not_before_timestamp_seconds",
-            "Start of a certificate's validity, by its Secret",
-        );
-        self.not_after.register(
-            registry,
-            "certificate_expiry_timestamp_seconds",
-            "End of a certificate's validity, by its Secret",
-        );
     }
 }

@@ -8,9 +8,8 @@ use std::{
 };
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
-    registry::Registry,
+    encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, TypedMetric, family::Family, gauge::Gauge},
 };
 
 /// Gauges of one name. Labels without a value have no series. Clones share their values.
@@ -33,11 +32,6 @@ impl<L> GaugeSet<L>
 where
     L: Clone + Eq + Ord + Hash + EncodeLabelSet + fmt::Debug + Send + Sync + 'static,
 {
-    /// Registers the gauges under `name`.
-    pub fn register(&self, registry: &mut Registry, name: &str, help: &str) {
-        registry.register(name, help, self.family.clone());
-    }
-
     /// Replaces all values. Values of equal labels are added up.
     pub fn replace(&self, values: impl IntoIterator<Item = (L, i64)>) {
         self.replace_merged(values, i64::saturating_add);
@@ -66,5 +60,19 @@ where
             self.family.get_or_create(&labels).set(value);
             current.push(labels);
         }
+    }
+}
+
+impl<L: Clone + Eq + Hash + EncodeLabelSet> EncodeMetric for GaugeSet<L> {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.family.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        <Gauge as TypedMetric>::TYPE
+    }
+
+    fn is_empty(&self) -> bool {
+        self.family.is_empty()
     }
 }
