@@ -32,84 +32,50 @@ const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
 /// Values of flags and environment variables. Defaults are not set here: clap treats an empty variable as
 /// set, and chart templates leave variables empty.
 #[derive(Debug, Default, clap::Args)]
+#[command(mut_args(|arg| arg.hide_env_values(true)))]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonFlags,
 
     /// Interval at which every Machine is reconciled, such as 30s or 1m30s [default: 30s]
-    #[arg(
-        long,
-        env = "RECONCILE_INTERVAL",
-        hide_env_values = true,
-        value_name = "DURATION"
-    )]
+    #[arg(long, env = "RECONCILE_INTERVAL", value_name = "DURATION")]
     reconcile_interval: Option<String>,
 
     /// Maximum number of Machines that are reconciled concurrently [default: 5]
-    #[arg(
-        long,
-        env = "MAX_CONCURRENT_RECONCILES",
-        hide_env_values = true,
-        value_name = "N"
-    )]
+    #[arg(long, env = "MAX_CONCURRENT_RECONCILES", value_name = "N")]
     max_concurrent_reconciles: Option<String>,
 
     /// Address of /metrics, such as :8080 or 127.0.0.1:8080; 0 disables it [default: :8080]
-    #[arg(
-        long,
-        env = "METRICS_BIND_ADDRESS",
-        hide_env_values = true,
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "METRICS_BIND_ADDRESS", value_name = "ADDR")]
     metrics_bind_address: Option<String>,
 
     /// Address of /healthz and /readyz; 0 disables them [default: :8081]
-    #[arg(
-        long,
-        env = "HEALTH_PROBE_BIND_ADDRESS",
-        hide_env_values = true,
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "HEALTH_PROBE_BIND_ADDRESS", value_name = "ADDR")]
     health_probe_bind_address: Option<String>,
 
     /// Namespace of the operator and its Lease [default: the pod's, else kubevirt-operator-system]
-    #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
+    #[arg(long, env = "NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
 
     /// Comma-separated namespaces to watch [default: all]
-    #[arg(
-        long,
-        env = "WATCH_NAMESPACES",
-        hide_env_values = true,
-        value_name = "NAMES"
-    )]
+    #[arg(long, env = "WATCH_NAMESPACES", value_name = "NAMES")]
     watch_namespaces: Option<String>,
 
     /// Comma-separated namespaces that disks may be cloned from, besides the Machine's own
     /// [default: none]
-    #[arg(
-        long,
-        env = "CLONE_SOURCE_NAMESPACES",
-        hide_env_values = true,
-        value_name = "NAMES"
-    )]
+    #[arg(long, env = "CLONE_SOURCE_NAMESPACES", value_name = "NAMES")]
     clone_source_namespaces: Option<String>,
 
     /// Whether to watch the metadata of Secrets with cloud-init data [default: true]
-    #[arg(
-        long,
-        env = "WATCH_SECRETS",
-        hide_env_values = true,
-        value_name = "BOOL"
-    )]
+    #[arg(long, env = "WATCH_SECRETS", value_name = "BOOL")]
     watch_secrets: Option<String>,
 
     /// Maximum requests per second to the API server [default: 100]
-    #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
+    #[arg(long, env = "CLIENT_QPS", value_name = "N")]
     client_qps: Option<String>,
 
     /// Burst of requests above --client-qps [default: 200]
-    #[arg(long, env = "CLIENT_BURST", hide_env_values = true, value_name = "N")]
+    #[arg(long, env = "CLIENT_BURST", value_name = "N")]
     client_burst: Option<String>,
 
     #[command(flatten)]

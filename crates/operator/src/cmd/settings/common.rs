@@ -10,14 +10,13 @@ use super::{Reader, boolean, parsed};
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct CommonFlags {
     /// Path of a kubeconfig; without it, the in-cluster configuration is used
-    #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "PATH")]
+    #[arg(long, env = "KUBECONFIG", value_name = "PATH")]
     kubeconfig: Option<OsString>,
 
     /// Whether to use leader election, so that only one replica is active [default: true]
     #[arg(
         long,
         env = "LEADER_ELECTION",
-        hide_env_values = true,
         value_name = "true|false",
         num_args = 0..=1,
         default_missing_value = "true"
@@ -25,16 +24,11 @@ pub(crate) struct CommonFlags {
     leader_election: Option<String>,
 
     /// Log level: error, warn, info, debug or trace [default: info]
-    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
+    #[arg(long, env = "LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<String>,
 
     /// Log format: json or text [default: json]
-    #[arg(
-        long,
-        env = "LOG_FORMAT",
-        hide_env_values = true,
-        value_name = "json|text"
-    )]
+    #[arg(long, env = "LOG_FORMAT", value_name = "json|text")]
     log_format: Option<String>,
 }
 

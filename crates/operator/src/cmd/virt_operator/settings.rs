@@ -44,6 +44,7 @@ const IMAGES: [&str; 12] = [
 /// Values of flags and environment variables, without defaults: clap treats an empty variable as set, and
 /// chart templates leave variables empty.
 #[derive(Debug, Default, clap::Args)]
+#[command(mut_args(|arg| arg.hide_env_values(true)))]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonFlags,
@@ -55,78 +56,44 @@ pub(crate) struct Flags {
 
     /// Address of /metrics, /healthz and /readyz, such as :8186; 0 disables them
     /// [default: :8186]
-    #[arg(
-        long,
-        env = "METRICS_BIND_ADDRESS",
-        hide_env_values = true,
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "METRICS_BIND_ADDRESS", value_name = "ADDR")]
     metrics_bind_address: Option<String>,
 
     /// Address of the admission webhook of KubeVirt resources; 0 disables it [default: :8444]
-    #[arg(
-        long,
-        env = "WEBHOOK_BIND_ADDRESS",
-        hide_env_values = true,
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "WEBHOOK_BIND_ADDRESS", value_name = "ADDR")]
     webhook_bind_address: Option<String>,
 
     #[command(flatten)]
     identity: Identity,
 
     /// Maximum requests per second to the API server [default: 50]
-    #[arg(
-        long,
-        env = "VIRT_OPERATOR_CLIENT_QPS",
-        hide_env_values = true,
-        value_name = "N"
-    )]
+    #[arg(long, env = "VIRT_OPERATOR_CLIENT_QPS", value_name = "N")]
     client_qps: Option<String>,
 
     /// Burst of requests above --client-qps [default: 100]
-    #[arg(
-        long,
-        env = "VIRT_OPERATOR_CLIENT_BURST",
-        hide_env_values = true,
-        value_name = "N"
-    )]
+    #[arg(long, env = "VIRT_OPERATOR_CLIENT_BURST", value_name = "N")]
     client_burst: Option<String>,
 }
 
 /// Settings of the operator that the rendered objects depend on.
 #[derive(Debug, Default, clap::Args)]
+#[command(mut_args(|arg| arg.hide_env_values(true)))]
 pub(crate) struct Identity {
     /// Namespace of the operator, its Lease and KubeVirt [default: the pod's, else kubevirt]
-    #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
+    #[arg(long, env = "NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
 
     /// Service account of the Jobs that write install strategies
     /// [default: virt-operator-install-strategy]
-    #[arg(
-        long,
-        env = "STRATEGY_SERVICE_ACCOUNT",
-        hide_env_values = true,
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "STRATEGY_SERVICE_ACCOUNT", value_name = "NAME")]
     strategy_service_account: Option<String>,
 
     /// Image of KubeVirt's virt-operator: default registry and version of a KubeVirt resource
-    #[arg(
-        long,
-        env = "VIRT_OPERATOR_IMAGE",
-        hide_env_values = true,
-        value_name = "IMAGE"
-    )]
+    #[arg(long, env = "VIRT_OPERATOR_IMAGE", value_name = "IMAGE")]
     virt_operator_image: Option<String>,
 
     /// Version of KubeVirt, if images are referenced by digest
-    #[arg(
-        long,
-        env = "KUBEVIRT_VERSION",
-        hide_env_values = true,
-        value_name = "VERSION"
-    )]
+    #[arg(long, env = "KUBEVIRT_VERSION", value_name = "VERSION")]
     kubevirt_version: Option<String>,
 }
 

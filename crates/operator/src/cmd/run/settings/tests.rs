@@ -276,3 +276,12 @@ fn every_flag_has_its_variable() {
         assert_eq!(flag, variable.to_ascii_lowercase().replace('_', "-"));
     }
 }
+
+#[test]
+fn values_of_variables_are_not_in_the_help() {
+    let command = Line::command();
+    let mut arguments = command
+        .get_arguments()
+        .filter(|arg| arg.get_env().is_some());
+    assert!(arguments.all(clap::Arg::is_hide_env_values_set));
+}

@@ -15,49 +15,24 @@ use crate::{
 #[expect(clippy::struct_field_names, reason = "the flags have these names")]
 pub(super) struct WebhookFlags {
     /// Address of the admission webhook, such as :9443; 0 disables it [default: 0]
-    #[arg(
-        long,
-        env = "WEBHOOK_BIND_ADDRESS",
-        hide_env_values = true,
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "WEBHOOK_BIND_ADDRESS", value_name = "ADDR")]
     webhook_bind_address: Option<String>,
 
     /// Issuer of the webhook's certificate: managed (this operator) or external (such as cert-manager)
     /// [default: managed]
-    #[arg(
-        long,
-        env = "WEBHOOK_CERTIFICATES",
-        hide_env_values = true,
-        value_name = "managed|external"
-    )]
+    #[arg(long, env = "WEBHOOK_CERTIFICATES", value_name = "managed|external")]
     webhook_certificates: Option<String>,
 
     /// Service of the webhook [default: kubevirt-operator-webhook]
-    #[arg(
-        long,
-        env = "WEBHOOK_SERVICE",
-        hide_env_values = true,
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "WEBHOOK_SERVICE", value_name = "NAME")]
     webhook_service: Option<String>,
 
     /// ValidatingWebhookConfiguration to set the CA bundle of [default: kubevirt-operator]
-    #[arg(
-        long,
-        env = "WEBHOOK_CONFIGURATION",
-        hide_env_values = true,
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "WEBHOOK_CONFIGURATION", value_name = "NAME")]
     webhook_configuration: Option<String>,
 
     /// Secret with the webhook's certificate [default: kubevirt-operator-webhook-certs]
-    #[arg(
-        long,
-        env = "WEBHOOK_SECRET",
-        hide_env_values = true,
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "WEBHOOK_SECRET", value_name = "NAME")]
     webhook_secret: Option<String>,
 }
 

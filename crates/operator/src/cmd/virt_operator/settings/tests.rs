@@ -86,3 +86,12 @@ fn the_image_flag_takes_precedence_over_the_old_variable() {
     let image = resolve(&[flag], &old).unwrap().operator.image.unwrap();
     assert_eq!(image, "registry.example/virt-operator:v1.9.0");
 }
+
+#[test]
+fn values_of_variables_are_not_in_the_help() {
+    let command = Line::command();
+    let mut arguments = command
+        .get_arguments()
+        .filter(|arg| arg.get_env().is_some());
+    assert!(arguments.all(clap::Arg::is_hide_env_values_set));
+}
