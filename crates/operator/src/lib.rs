@@ -6,6 +6,7 @@
 mod certificates;
 mod cmd;
 pub mod documents;
+mod events;
 mod fields;
 pub mod installation;
 pub mod kubevirt;

@@ -14,3 +14,15 @@ const PROGRAM: Program = Program {
 pub(crate) fn init(level: Level, format: Format) {
     runtime::logs::init(PROGRAM, level, format);
 }
+
+/// Logs at one of two levels. A call site of `tracing` has a constant level.
+macro_rules! log_either {
+    ($condition:expr => $then:ident, else $otherwise:ident, $($event:tt)*) => {
+        if $condition {
+            tracing::$then!($($event)*);
+        } else {
+            tracing::$otherwise!($($event)*);
+        }
+    };
+}
+pub(crate) use log_either;

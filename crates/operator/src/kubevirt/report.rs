@@ -9,13 +9,14 @@ use plan::{
     Severity,
     kubevirt::{Action, Id, Plan, Step},
 };
-use runtime::{
-    events::{Event, EventType, Recorder},
-    metrics::Validity,
-};
+use runtime::{events::Recorder, metrics::Validity};
 
 use super::watches::{KindEvent, Watched};
-use crate::metrics::{Installation, InstallationMetrics};
+use crate::{
+    events,
+    logs::log_either,
+    metrics::{Installation, InstallationMetrics},
+};
 
 pub(super) struct Report {
     metrics: InstallationMetrics,
@@ -121,23 +122,14 @@ impl Report {
     /// Logs a refused write. A conflict is expected when somebody else writes the object.
     pub(super) fn refusal(subject: &Id, code: u16, message: &str) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
-        if code == 409 {
-            tracing::debug!(
-                kind,
-                namespace,
-                name,
-                code,
-                "write to {subject} refused: {message}"
-            );
-        } else {
-            tracing::warn!(
-                kind,
-                namespace,
-                name,
-                code,
-                "write to {subject} refused: {message}"
-            );
-        }
+        log_either!(
+            code == 409 => debug, else warn,
+            kind,
+            namespace,
+            name,
+            code,
+            "write to {subject} refused: {message}"
+        );
     }
 
     /// Publishes Events on the KubeVirt resource, and logs them.
@@ -156,19 +148,9 @@ impl Report {
         };
         for event in events {
             let (reason, message) = (event.reason, event.message.as_str());
-            match event.severity {
-                Severity::Normal => tracing::info!(reason, "{message}"),
-                Severity::Warning => tracing::warn!(reason, "{message}"),
-            }
-            self.recorder.record(Event {
-                object: object.clone(),
-                event_type: match event.severity {
-                    Severity::Normal => EventType::Normal,
-                    Severity::Warning => EventType::Warning,
-                },
-                reason: event.reason.to_owned(),
-                message: event.message,
-            });
+            let is_warning = event.severity == Severity::Warning;
+            log_either!(is_warning => warn, else info, reason, "{message}");
+            self.recorder.record(events::on(object.clone(), event));
         }
     }
 

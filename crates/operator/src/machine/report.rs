@@ -12,10 +12,7 @@ use plan::{
     Severity,
     machine::{ErrorType, Kind, Plan, Refusal, Step},
 };
-use runtime::{
-    cache::Delta,
-    events::{Event, EventType, Recorder},
-};
+use runtime::{cache::Delta, events::Recorder};
 
 use super::{
     caches::{Caches, Subject},
@@ -24,7 +21,7 @@ use super::{
     paths::Owner,
     watches::Watched,
 };
-use crate::metrics::Metrics;
+use crate::{events, logs::log_either, metrics::Metrics};
 
 pub(super) struct Report {
     metrics: Metrics,
@@ -91,29 +88,17 @@ impl Report {
         let namespace = &*subject.key.namespace;
         let phase = phase.map_or("Pending", phase_name);
         let error_type = refusal.error_type.as_str();
-        if refusal.is_persistent {
-            tracing::warn!(
-                controller,
-                machine,
-                network_configuration,
-                namespace,
-                phase,
-                error_type,
-                "{}",
-                refusal.message
-            );
-        } else {
-            tracing::debug!(
-                controller,
-                machine,
-                network_configuration,
-                namespace,
-                phase,
-                error_type,
-                "{}",
-                refusal.message
-            );
-        }
+        log_either!(
+            refusal.is_persistent => warn, else debug,
+            controller,
+            machine,
+            network_configuration,
+            namespace,
+            phase,
+            error_type,
+            "{}",
+            refusal.message
+        );
     }
 
     pub(super) fn read_refused(&self, subject: &Subject, refusal: &Refusal) {
@@ -211,35 +196,17 @@ impl Report {
         let namespace = &*subject.key.namespace;
         for event in events {
             let (reason, message) = (event.reason, event.message.as_str());
-            match event.severity {
-                Severity::Normal => tracing::info!(
-                    controller,
-                    machine,
-                    network_configuration,
-                    namespace,
-                    phase,
-                    reason,
-                    "{message}"
-                ),
-                Severity::Warning => tracing::warn!(
-                    controller,
-                    machine,
-                    network_configuration,
-                    namespace,
-                    phase,
-                    reason,
-                    "{message}"
-                ),
-            }
-            self.recorder.record(Event {
-                object: object.clone(),
-                event_type: match event.severity {
-                    Severity::Normal => EventType::Normal,
-                    Severity::Warning => EventType::Warning,
-                },
-                reason: event.reason.to_owned(),
-                message: event.message,
-            });
+            log_either!(
+                event.severity == Severity::Warning => warn, else info,
+                controller,
+                machine,
+                network_configuration,
+                namespace,
+                phase,
+                reason,
+                "{message}"
+            );
+            self.recorder.record(events::on(object.clone(), event));
         }
     }
 
@@ -260,19 +227,15 @@ impl Report {
             } else {
                 "v1"
             };
-            self.recorder.record(Event {
-                object: ObjectReference {
-                    api_version: Some(api_version.to_owned()),
-                    kind: Some(kind.as_str().to_owned()),
-                    namespace: disk.namespace,
-                    name: disk.name,
-                    uid: disk.uid,
-                    ..ObjectReference::default()
-                },
-                event_type: EventType::Warning,
-                reason: reason.to_owned(),
-                message: event.message,
-            });
+            let object = ObjectReference {
+                api_version: Some(api_version.to_owned()),
+                kind: Some(kind.as_str().to_owned()),
+                namespace: disk.namespace,
+                name: disk.name,
+                uid: disk.uid,
+                ..ObjectReference::default()
+            };
+            self.recorder.record(events::on(object, event));
         }
     }
 
