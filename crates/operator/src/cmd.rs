@@ -95,7 +95,7 @@ impl Cli {
 }
 
 /// Async runtime, with logs on standard error.
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
     use tracing_subscriber::{EnvFilter, fmt};
     // Errors only, unless RUST_LOG is set: the commands print their own results.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
@@ -107,6 +107,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
+        .map_err(|error| format!("cannot start: {error}"))
 }
 
 /// Waits for SIGINT or SIGTERM.

@@ -33,6 +33,11 @@ impl Report {
         let _ = writeln!(self.out, "{ERROR}error:{ERROR:#} {message}");
     }
 
+    /// The value of `result`; an error is reported.
+    pub(crate) fn ok<T>(&mut self, result: Result<T, impl Display>) -> Option<T> {
+        result.map_err(|error| self.error(error)).ok()
+    }
+
     pub(crate) fn note(&mut self, origin: &Origin, path: &str, message: &str) {
         let first = || (format!("{origin}: {path}"), 0);
         self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;

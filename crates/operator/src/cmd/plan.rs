@@ -39,12 +39,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
         let (documents, unreadable) = self.input.read(report);
-        let runtime = match super::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                report.error(format_args!("cannot start: {error}"));
-                return Outcome::Problems;
-            }
+        let Some(runtime) = report.ok(super::runtime()) else {
+            return Outcome::Problems;
         };
         let outcome = runtime.block_on(self.plan(documents, report));
         match unreadable {
@@ -54,12 +50,8 @@ impl Args {
     }
 
     async fn plan(&self, documents: Vec<Document>, report: &mut Report) -> Outcome {
-        let (client, default_namespace) = match self.cluster.connect().await {
-            Ok(connected) => connected,
-            Err(error) => {
-                report.error(error);
-                return Outcome::Problems;
-            }
+        let Some((client, default_namespace)) = report.ok(self.cluster.connect().await) else {
+            return Outcome::Problems;
         };
         let namespace = self.input.namespace().unwrap_or(&default_namespace);
         let documents = Documents::classify(documents, namespace);

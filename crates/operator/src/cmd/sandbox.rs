@@ -100,22 +100,14 @@ impl Behavior {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let faults = match self.behavior.faults() {
-            Ok(faults) => faults,
-            Err(error) => {
-                report.error(error);
-                return Outcome::Unreadable;
-            }
+        let Some(faults) = report.ok(self.behavior.faults()) else {
+            return Outcome::Unreadable;
         };
         let Some(objects) = read(&self.apply, report) else {
             return Outcome::Unreadable;
         };
-        let runtime = match super::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                report.error(format_args!("cannot start: {error}"));
-                return Outcome::Problems;
-            }
+        let Some(runtime) = report.ok(super::runtime()) else {
+            return Outcome::Problems;
         };
         runtime.block_on(self.serve(faults, objects, report))
     }
@@ -142,12 +134,8 @@ impl Args {
             kubeconfig: self.kubeconfig,
             keep: self.keep,
         };
-        let sandbox = match Sandbox::start(setup, &options).await {
-            Ok(sandbox) => sandbox,
-            Err(error) => {
-                report.error(error);
-                return Outcome::Problems;
-            }
+        let Some(sandbox) = report.ok(Sandbox::start(setup, &options).await) else {
+            return Outcome::Problems;
         };
         let client = sandbox.cluster().client();
         let mut outcome = Outcome::Fine;

@@ -52,12 +52,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let faults = match self.behavior.faults() {
-            Ok(faults) => faults,
-            Err(error) => {
-                report.error(error);
-                return Outcome::Unreadable;
-            }
+        let Some(faults) = report.ok(self.behavior.faults()) else {
+            return Outcome::Unreadable;
         };
         let kubeconfig = match Kubeconfig::read_from(&self.kubeconfig) {
             Ok(kubeconfig) => kubeconfig,
@@ -66,12 +62,8 @@ impl Args {
                 return Outcome::Unreadable;
             }
         };
-        let runtime = match super::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                report.error(format_args!("cannot start: {error}"));
-                return Outcome::Problems;
-            }
+        let Some(runtime) = report.ok(super::runtime()) else {
+            return Outcome::Problems;
         };
         let ended = runtime.block_on(async {
             let client = connect(kubeconfig, self.context).await?;

@@ -55,12 +55,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(super) fn run(self, report: &mut Report) -> Outcome {
-        let runtime = match crate::cmd::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                report.error(format_args!("cannot start: {error}"));
-                return Outcome::Problems;
-            }
+        let Some(runtime) = report.ok(crate::cmd::runtime()) else {
+            return Outcome::Problems;
         };
         match runtime.block_on(self.plan(report)) {
             Ok(outcome) => outcome,
