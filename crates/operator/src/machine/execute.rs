@@ -3,26 +3,31 @@
 //! Nothing is decided here: an action says exactly what to write. The answers are returned, so that the
 //! caches are updated before the watch events arrive.
 
+mod children;
+mod owner;
 mod secret;
 
 use std::time::Duration;
 
-use api::{Machine, ObjectMeta, labels};
+use api::ObjectMeta;
 use kube::Error;
-use plan::{
-    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, Step, label_repair_event},
-    managed,
-};
+use plan::machine::{Action, Kind, MetadataChange, Object, Refusal, Step};
 use serde_json::{Value, json};
 
-pub(super) use self::secret::read_secret;
-use self::secret::{delete_secret, write_secret};
+use self::{
+    children::{apply, create, observe_disk, recover_claim, restore_owner},
+    owner::{add_finalizer, confirm_not_deleted, remove_finalizer},
+    secret::{delete_secret, write_secret},
+};
+pub(super) use self::{
+    owner::{read_machine, write_status},
+    secret::read_secret,
+};
 use super::{
     paths::{self, Owner},
     refusal::Subject,
-    withdraw,
 };
-use crate::requests::{Requests, already_exists, as_conflict, is_code};
+use crate::requests::{Requests, is_code};
 
 /// Resource that steps are executed for.
 #[derive(Clone, Debug)]
@@ -246,174 +251,6 @@ async fn execute_action(
     }
 }
 
-async fn add_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
-    let mut body = target.body();
-    body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
-    let applied = requests.apply(&target.path(), &body).await;
-    owner_result(target, applied)
-}
-
-/// Removes the finalizer by its index, whichever field manager set it.
-async fn remove_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
-    let finalizer = target.owner.finalizer();
-    let mut finalizers = target.finalizers.iter();
-    let Some(index) = finalizers.position(|found| found == finalizer) else {
-        return Ok(None);
-    };
-    let path = format!("/metadata/finalizers/{index}");
-    let operations = json!([
-        { "op": "test", "path": "/metadata/uid", "value": target.uid },
-        { "op": "test", "path": path, "value": finalizer },
-        { "op": "remove", "path": path },
-    ]);
-    let patched = requests.patch(&target.path(), &operations).await;
-    owner_result(target, patched.map_err(as_conflict))
-}
-
-/// Result of a write to the resource itself.
-fn owner_result(target: &Target, written: kube::Result<Value>) -> ExecuteResult {
-    let gone = Answer::OwnerGone {
-        uid: target.uid.clone(),
-    };
-    match written {
-        // A deleted object without finalizers is gone with this write.
-        Ok(value) if is_removed(&metadata(&value)) => Ok(Some(gone)),
-        Ok(value) => Ok(Some(Answer::Owner(value))),
-        Err(error) if is_code(&error, 404) => Ok(Some(gone)),
-        Err(error) => {
-            let subject = Subject {
-                part: Part::Spec,
-                kind: target.owner.kind(),
-                name: &target.name,
-            };
-            Err(Failure::of(subject, &error))
-        }
-    }
-}
-
-/// Writes the status of the resource itself.
-pub(super) async fn write_status(
-    requests: &Requests,
-    target: &Target,
-    status: Value,
-    events: Vec<plan::Event>,
-) -> Outcome {
-    let mut body = target.body();
-    body["status"] = status;
-    let path = format!("{}/status", target.path());
-    let mut outcome = Outcome::default();
-    match owner_result(target, requests.apply(&path, &body).await) {
-        Ok(answer) => {
-            outcome.answers.extend(answer);
-            outcome.events = events;
-        }
-        Err(failure) => {
-            outcome.refusal = Some(failure.refusal);
-            outcome.retry_after = failure.retry_after;
-            outcome.is_fenced = failure.is_fenced;
-        }
-    }
-    outcome
-}
-
-/// Creates a child. If it exists and belongs to this resource, the caches are stale or somebody removed
-/// its labels; these are restored.
-async fn create(
-    requests: &Requests,
-    target: &Target,
-    object: &Object,
-    event: &mut Option<plan::Event>,
-) -> ExecuteResult {
-    let kind = object.kind();
-    let subject = Subject::new(kind, object.name());
-    let collection = paths::collection(kind, &target.namespace);
-    match requests.create(&collection, object).await {
-        Ok(created) => return Ok(Some(Answer::Object(kind, created))),
-        Err(error) if already_exists(&error) => {}
-        Err(error) => return Err(Failure::of_create(object, &error)),
-    }
-    let path = paths::object(kind, &target.namespace, object.name());
-    let found = requests.get(&path).await;
-    let found = found.map_err(|error| Failure::of_create(object, &error))?;
-    let metadata = metadata(&found);
-    let wanted = &to_value(object)["metadata"]["labels"];
-    let kind_of_owner = target.owner.kind();
-    if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
-        return Err(Failure::lasting(subject.of_predecessor()));
-    }
-    if !belongs_to(&metadata, target) {
-        let machine = wanted[labels::MACHINE].as_str();
-        return Err(Failure::lasting(match machine {
-            Some(machine) if subject.part == Part::Storage && !is_controlled(&metadata) => {
-                subject.unclaimed(machine)
-            }
-            _ => subject.foreign(),
-        }));
-    }
-    let is_labelled = wanted.as_object().is_none_or(|wanted| {
-        let mut wanted = wanted.iter();
-        wanted.all(|(label, value)| found["metadata"]["labels"][label] == *value)
-    });
-    if is_labelled {
-        return Ok(Some(Answer::Object(kind, found)));
-    }
-    let labels = serde_json::from_value(wanted.clone()).unwrap_or_default();
-    *event = label_repair_event(kind, &metadata, &labels);
-    // Only the labels are restored: the next plan decides about the rest.
-    let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
-    let labelled = requests.label(&path, &body).await;
-    let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
-    Ok(Some(Answer::Object(kind, labelled)))
-}
-
-/// Reads a claim that the caches do not show, and restores its labels.
-async fn recover_claim(
-    requests: &Requests,
-    target: &Target,
-    (name, uid): (&str, String),
-    change: MetadataChange,
-    event: &mut Option<plan::Event>,
-) -> ExecuteResult {
-    let kind = Kind::PersistentVolumeClaim;
-    let subject = Subject::new(kind, name);
-    let path = paths::object(kind, &target.namespace, name);
-    let found = match requests.get(&path).await {
-        Ok(found) if found["metadata"]["uid"] == uid.as_str() => found,
-        Ok(_) => return Ok(Some(Answer::ClaimLost { uid })),
-        Err(error) if is_code(&error, 404) => return Ok(Some(Answer::ClaimLost { uid })),
-        Err(error) => return Err(Failure::of(subject, &error)),
-    };
-    let mut labels = change.labels.iter();
-    let has = |(label, value): (&String, &Option<String>)| {
-        found["metadata"]["labels"][label].as_str() == value.as_deref()
-    };
-    if labels.all(has) {
-        return Ok(Some(Answer::Object(kind, found)));
-    }
-    let wanted = change.labels.iter();
-    let wanted = wanted.filter_map(|(label, value)| Some((label.clone(), value.clone()?)));
-    *event = label_repair_event(kind, &metadata(&found), &wanted.collect());
-    let labelled = requests.label(&path, &metadata_patch(&uid, change)).await;
-    let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
-    Ok(Some(Answer::Object(kind, labelled)))
-}
-
-/// Reads a claim or DataVolume that may have been created for the resource.
-async fn observe_disk(
-    requests: &Requests,
-    target: &Target,
-    kind: Kind,
-    name: String,
-) -> ExecuteResult {
-    let path = paths::object(kind, &target.namespace, &name);
-    match requests.get(&path).await {
-        Ok(found) if belongs_to(&metadata(&found), target) => Ok(Some(Answer::Object(kind, found))),
-        Ok(_) => Ok(Some(Answer::Absent { kind, name })),
-        Err(error) if is_code(&error, 404) => Ok(Some(Answer::Absent { kind, name })),
-        Err(error) => Err(Failure::of(Subject::new(kind, &name), &error)),
-    }
-}
-
 /// Merge patch of metadata: entries without value are removed.
 fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
     let MetadataChange {
@@ -437,154 +274,6 @@ fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
     json!({ "metadata": metadata })
 }
 
-/// Applies an object with its owner reference, unless the resource is being deleted. A deletion with
-/// orphaning is recorded on the resource before the garbage collector removes the reference, so a read
-/// after the removal shows it. A second read detects a deletion between the first read and the write; the
-/// reference is then removed again.
-async fn restore_owner(
-    requests: &Requests,
-    target: &Target,
-    object: &Object,
-    uid: &str,
-    created_at: Option<usize>,
-) -> ExecuteResult {
-    let kind = object.kind();
-    let subject = Subject::new(kind, object.name());
-    let path = paths::object(kind, &target.namespace, object.name());
-    confirm_not_deleted(requests, target).await?;
-    let applied = apply(requests, &path, to_value(object), uid, created_at).await;
-    let applied = applied.map_err(|error| Failure::of(subject, &error))?;
-    let Err(mut failure) = confirm_not_deleted(requests, target).await else {
-        return Ok(Some(Answer::Object(kind, applied)));
-    };
-    let owners = metadata(&applied).owner_references.unwrap_or_default();
-    let others = owners.into_iter().filter(|owner| owner.uid != target.uid);
-    let change = MetadataChange {
-        owners: Some((others.collect(), None)),
-        ..MetadataChange::default()
-    };
-    let reverted = requests.label(&path, &metadata_patch(uid, change)).await;
-    match reverted {
-        Ok(reverted) => failure.answers.push(Answer::Object(kind, reverted)),
-        Err(error) => return Err(Failure::of(subject, &error)),
-    }
-    Err(failure)
-}
-
-/// Reads the resource from the API server. Fails, with the answer, if it is being deleted, gone, or
-/// replaced by another of the same name.
-async fn confirm_not_deleted(requests: &Requests, target: &Target) -> Result<(), Failure> {
-    let subject = Subject {
-        part: Part::Spec,
-        kind: target.owner.kind(),
-        name: &target.name,
-    };
-    let list = format!(
-        "{}?fieldSelector=metadata.name%3D{}",
-        target.owner.collection(&target.namespace),
-        target.name
-    );
-    let found = requests.get(&list).await;
-    let found = found.map_err(|error| Failure::of(subject, &error))?;
-    let mut items = found["items"].as_array().into_iter().flatten();
-    let found = items.find(|item| item["metadata"]["uid"] == target.uid.as_str());
-    let is_alive = found.is_some_and(|found| found["metadata"]["deletionTimestamp"].is_null());
-    if is_alive {
-        return Ok(());
-    }
-    let answer = match found {
-        Some(found) => {
-            let mut found = found.clone();
-            found["apiVersion"] = api::API_VERSION.into();
-            found["kind"] = target.owner.kind().into();
-            Answer::Owner(found)
-        }
-        None => Answer::OwnerGone {
-            uid: target.uid.clone(),
-        },
-    };
-    Err(Failure {
-        answers: vec![answer],
-        ..Failure::lasting(Refusal {
-            error_type: plan::machine::ErrorType::ApiError,
-            part: Part::VirtualMachine,
-            message: format!("{} {:?} is being deleted", target.owner.kind(), target.name),
-            is_persistent: false,
-        })
-    })
-}
-
-/// Applies to the object with this UID. The managed fields of the operator's create are first turned into
-/// those of an apply, so that fields that the body leaves out are removed.
-async fn apply(
-    requests: &Requests,
-    path: &str,
-    mut body: Value,
-    uid: &str,
-    created_at: Option<usize>,
-) -> kube::Result<Value> {
-    if let Some(index) = created_at {
-        let entry = format!("/metadata/managedFields/{index}");
-        let operations = json!([
-            { "op": "test", "path": "/metadata/uid", "value": uid },
-            { "op": "test", "path": format!("{entry}/manager"), "value": labels::MANAGER },
-            { "op": "test", "path": format!("{entry}/operation"), "value": "Update" },
-            { "op": "replace", "path": format!("{entry}/operation"), "value": "Apply" },
-        ]);
-        let upgraded = requests.patch(path, &operations).await;
-        upgraded.map_err(as_conflict)?;
-    }
-    body["metadata"]["uid"] = uid.into();
-    match requests.apply(path, &body).await {
-        Err(error) if is_refused_for_null(&error) => {
-            let live = requests.get(path).await?;
-            let removals = withdraw::removals(&live, &body);
-            if removals.is_empty() {
-                return Err(error);
-            }
-            let version = &live["metadata"]["resourceVersion"];
-            let mut operations = vec![
-                json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
-                json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }),
-            ];
-            operations.extend(removals);
-            let removed = requests.patch(path, &operations.into()).await;
-            removed.map_err(as_conflict)?;
-            requests.apply(path, &body).await
-        }
-        applied => applied,
-    }
-}
-
-/// Whether an apply was refused for a `null`, which the operator's bodies do not contain.
-fn is_refused_for_null(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("null"))
-}
-
-/// Reads a Machine with its cloud-init data. Permission to list Machines is enough.
-pub(super) async fn read_machine(
-    requests: &Requests,
-    target: &Target,
-) -> kube::Result<Option<Machine>> {
-    let machines = target.owner.path(&target.namespace, "");
-    let machines = machines.trim_end_matches('/');
-    let path = format!("{machines}?fieldSelector=metadata.name%3D{}", target.name);
-    let mut list = requests.get(&path).await?;
-    match list.pointer_mut("/items/0").map(Value::take) {
-        Some(mut machine) => {
-            // List items have no apiVersion and kind.
-            if let Some(fields) = machine.as_object_mut() {
-                fields.insert("apiVersion".to_owned(), api::API_VERSION.into());
-                fields.insert("kind".to_owned(), target.owner.kind().into());
-            }
-            decode::from_value(machine)
-                .map(Some)
-                .map_err(Error::SerdeError)
-        }
-        None => Ok(None),
-    }
-}
-
 async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> ExecuteResult {
     let path = paths::instance_call(&target.namespace, name, call);
     let subject = Subject::new(Kind::VirtualMachineInstance, name);
@@ -592,25 +281,6 @@ async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> E
     called
         .map(|()| None)
         .map_err(|error| Failure::of(subject, &error))
-}
-
-/// Whether an object was created for the resource with this UID.
-fn belongs_to(metadata: &ObjectMeta, target: &Target) -> bool {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let annotations = metadata.annotations.as_ref();
-    let recorded = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
-    owners.iter().any(|owner| owner.uid == target.uid) || recorded == Some(&target.uid)
-}
-
-fn is_controlled(metadata: &ObjectMeta) -> bool {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner| owner.controller == Some(true))
-}
-
-/// Whether an object is being deleted and has no finalizers.
-fn is_removed(metadata: &ObjectMeta) -> bool {
-    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-    metadata.deletion_timestamp.is_some() && finalizers.is_empty()
 }
 
 fn metadata(object: &Value) -> ObjectMeta {

@@ -8,7 +8,11 @@ use plan::{
 };
 use serde_json::Value;
 
-use super::{Answer, ExecuteResult, Failure, Target, apply, belongs_to, metadata, to_value};
+use super::{
+    Answer, ExecuteResult, Failure, Target,
+    children::{apply, belongs_to},
+    metadata, to_value,
+};
 use crate::{
     machine::{paths, refusal::Subject},
     requests::{Requests, already_exists, is_code},

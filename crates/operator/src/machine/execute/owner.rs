@@ -1,0 +1,158 @@
+//! Reads and writes of the reconciled resource itself: finalizers and status.
+
+use api::{Machine, ObjectMeta};
+use kube::Error;
+use plan::machine::{ErrorType, Part, Refusal};
+use serde_json::{Value, json};
+
+use super::{Answer, ExecuteResult, Failure, Outcome, Target, metadata};
+use crate::{
+    machine::refusal::Subject,
+    requests::{Requests, as_conflict, is_code},
+};
+
+pub(super) async fn add_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
+    let mut body = target.body();
+    body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
+    let applied = requests.apply(&target.path(), &body).await;
+    owner_result(target, applied)
+}
+
+/// Removes the finalizer by its index, whichever field manager set it.
+pub(super) async fn remove_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
+    let finalizer = target.owner.finalizer();
+    let mut finalizers = target.finalizers.iter();
+    let Some(index) = finalizers.position(|found| found == finalizer) else {
+        return Ok(None);
+    };
+    let path = format!("/metadata/finalizers/{index}");
+    let operations = json!([
+        { "op": "test", "path": "/metadata/uid", "value": target.uid },
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ]);
+    let patched = requests.patch(&target.path(), &operations).await;
+    owner_result(target, patched.map_err(as_conflict))
+}
+
+/// Result of a write to the resource itself.
+fn owner_result(target: &Target, written: kube::Result<Value>) -> ExecuteResult {
+    let gone = Answer::OwnerGone {
+        uid: target.uid.clone(),
+    };
+    match written {
+        // A deleted object without finalizers is gone with this write.
+        Ok(value) if is_removed(&metadata(&value)) => Ok(Some(gone)),
+        Ok(value) => Ok(Some(Answer::Owner(value))),
+        Err(error) if is_code(&error, 404) => Ok(Some(gone)),
+        Err(error) => {
+            let subject = Subject {
+                part: Part::Spec,
+                kind: target.owner.kind(),
+                name: &target.name,
+            };
+            Err(Failure::of(subject, &error))
+        }
+    }
+}
+
+/// Writes the status of the resource itself.
+pub(in crate::machine) async fn write_status(
+    requests: &Requests,
+    target: &Target,
+    status: Value,
+    events: Vec<plan::Event>,
+) -> Outcome {
+    let mut body = target.body();
+    body["status"] = status;
+    let path = format!("{}/status", target.path());
+    let mut outcome = Outcome::default();
+    match owner_result(target, requests.apply(&path, &body).await) {
+        Ok(answer) => {
+            outcome.answers.extend(answer);
+            outcome.events = events;
+        }
+        Err(failure) => {
+            outcome.refusal = Some(failure.refusal);
+            outcome.retry_after = failure.retry_after;
+            outcome.is_fenced = failure.is_fenced;
+        }
+    }
+    outcome
+}
+
+/// Reads the resource from the API server. Fails, with the answer, if it is being deleted, gone, or
+/// replaced by another of the same name.
+pub(super) async fn confirm_not_deleted(
+    requests: &Requests,
+    target: &Target,
+) -> Result<(), Failure> {
+    let subject = Subject {
+        part: Part::Spec,
+        kind: target.owner.kind(),
+        name: &target.name,
+    };
+    let list = format!(
+        "{}?fieldSelector=metadata.name%3D{}",
+        target.owner.collection(&target.namespace),
+        target.name
+    );
+    let found = requests.get(&list).await;
+    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let mut items = found["items"].as_array().into_iter().flatten();
+    let found = items.find(|item| item["metadata"]["uid"] == target.uid.as_str());
+    let is_alive = found.is_some_and(|found| found["metadata"]["deletionTimestamp"].is_null());
+    if is_alive {
+        return Ok(());
+    }
+    let answer = match found {
+        Some(found) => {
+            let mut found = found.clone();
+            found["apiVersion"] = api::API_VERSION.into();
+            found["kind"] = target.owner.kind().into();
+            Answer::Owner(found)
+        }
+        None => Answer::OwnerGone {
+            uid: target.uid.clone(),
+        },
+    };
+    Err(Failure {
+        answers: vec![answer],
+        ..Failure::lasting(Refusal {
+            error_type: ErrorType::ApiError,
+            part: Part::VirtualMachine,
+            message: format!("{} {:?} is being deleted", target.owner.kind(), target.name),
+            is_persistent: false,
+        })
+    })
+}
+
+/// Reads a Machine with its cloud-init data. Permission to list Machines is enough.
+pub(in crate::machine) async fn read_machine(
+    requests: &Requests,
+    target: &Target,
+) -> kube::Result<Option<Machine>> {
+    let machines = target.owner.path(&target.namespace, "");
+    let machines = machines.trim_end_matches('/');
+    let path = format!("{machines}?fieldSelector=metadata.name%3D{}", target.name);
+    let mut list = requests.get(&path).await?;
+    match list.pointer_mut("/items/0").map(Value::take) {
+        Some(mut machine) => {
+            // List items have no apiVersion and kind.
+            if let Some(fields) = machine.as_object_mut() {
+                fields.insert("apiVersion".to_owned(), api::API_VERSION.into());
+                fields.insert("kind".to_owned(), target.owner.kind().into());
+            }
+            decode::from_value(machine)
+                .map(Some)
+                .map_err(Error::SerdeError)
+        }
+        None => Ok(None),
+    }
+}
+
+/// Whether an object is being deleted and has no finalizers.
+fn is_removed(metadata: &ObjectMeta) -> bool {
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    metadata.deletion_timestamp.is_some() && finalizers.is_empty()
+}
