@@ -9,6 +9,8 @@
 //!
 //! An object that does not decode keeps its last state.
 
+mod trimmed;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -17,6 +19,8 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+pub use trimmed::Trimmed;
 
 use crate::reflector::{Identity, WatchEvent};
 

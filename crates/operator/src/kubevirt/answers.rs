@@ -58,7 +58,7 @@ fn pods() {
     ];
     is_decoded("Pod", sample, &["/metadata"], &significant, &|text| {
         let pod = slim::pod(text.as_bytes())?;
-        Ok(describe(&pod.kept))
+        Ok(describe(&pod.object))
     });
 }
 
@@ -76,7 +76,7 @@ fn nodes() {
     });
     is_decoded("Node", sample, &["/metadata"], &[], &|text| {
         let node = slim::node(text.as_bytes())?;
-        Ok(describe(&node.kept))
+        Ok(describe(&node.object))
     });
 }
 

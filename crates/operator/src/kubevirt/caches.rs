@@ -12,13 +12,13 @@ use plan::kubevirt::{
     observed::{Node, Pod},
 };
 use runtime::{
-    cache::{Cache, Delta, Key},
+    cache::{Cache, Delta, Key, Trimmed},
     reflector::WatchEvent,
 };
 use serde_json::Value;
 
 use super::{
-    slim::Slim,
+    slim::version_of,
     watches::{Account, Definition, KindEvent, Watched},
 };
 
@@ -26,10 +26,10 @@ pub(super) struct Caches {
     pub(super) kubevirts: Cache<KubeVirt>,
     definitions: Cache<Definition>,
     accounts: Cache<Account>,
-    pod_store: Cache<Slim<Pod>>,
-    node_store: Cache<Slim<Node>>,
+    pod_store: Cache<Trimmed<Pod>>,
+    node_store: Cache<Trimmed<Node>>,
     /// Keys and versions of the objects of each watch.
-    versions: BTreeMap<Watched, Cache<Slim<()>>>,
+    versions: BTreeMap<Watched, Cache<Trimmed<()>>>,
     objects: BTreeMap<Id, Live>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
@@ -168,9 +168,9 @@ impl Caches {
         let ended = is_list(&change);
         let mut live = None;
         let change = change.map(|brought| {
-            let slim = Slim::of(&brought);
+            let version = version_of(&brought);
             live = Some(brought);
-            slim
+            version
         });
         let store = self.versions.entry(watched.clone()).or_default();
         let differences = store.apply("", change);
@@ -181,7 +181,7 @@ impl Caches {
     pub(super) fn on_answer(&mut self, live: Live) {
         let watched = watched_as(&live);
         let store = self.versions.entry(watched.clone()).or_default();
-        let difference = store.assume(Slim::of(&live));
+        let difference = store.assume(version_of(&live));
         self.update_objects(&watched, difference.into_iter().collect(), Some(live));
     }
 
@@ -218,7 +218,7 @@ impl Caches {
     }
 
     /// Applies the API server's answer to a write to a node.
-    pub(super) fn on_node_answer(&mut self, node: Slim<Node>) {
+    pub(super) fn on_node_answer(&mut self, node: Trimmed<Node>) {
         if self.node_store.assume(node).is_some() {
             self.nodes = kept(&self.node_store);
         }
@@ -228,7 +228,7 @@ impl Caches {
     fn update_objects(
         &mut self,
         watched: &Watched,
-        differences: Vec<Delta<Slim<()>>>,
+        differences: Vec<Delta<Trimmed<()>>>,
         mut live: Option<Live>,
     ) -> bool {
         let mut is_relevant = false;
@@ -280,14 +280,17 @@ fn is_list<T>(change: &WatchEvent<T>) -> bool {
     matches!(change, WatchEvent::ListCompleted { .. })
 }
 
-fn kept<T: Clone>(store: &Cache<Slim<T>>) -> Vec<T> {
-    store.iter().map(|(_, slim)| slim.kept.clone()).collect()
+fn kept<T: Clone>(store: &Cache<Trimmed<T>>) -> Vec<T> {
+    store
+        .iter()
+        .map(|(_, trimmed)| trimmed.object.clone())
+        .collect()
 }
 
 /// Whether the kept fields differ: kubelets update other fields of nodes and pods all the time.
-fn has_changes<T: PartialEq>(differences: &[Delta<Slim<T>>]) -> bool {
+fn has_changes<T: PartialEq>(differences: &[Delta<Trimmed<T>>]) -> bool {
     let mut differences = differences.iter();
     differences.any(|Delta { old, new, .. }| {
-        old.as_ref().map(|slim| &slim.kept) != new.as_ref().map(|slim| &slim.kept)
+        old.as_ref().map(|trimmed| &trimmed.object) != new.as_ref().map(|trimmed| &trimmed.object)
     })
 }

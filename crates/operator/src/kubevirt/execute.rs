@@ -13,12 +13,13 @@ use plan::kubevirt::{
     cause::Cause,
     observed::{Count, Node, WriteError},
 };
+use runtime::cache::Trimmed;
 use serde_json::{Value, json};
 
 use super::{
     Clock,
     kinds::Resource,
-    slim::{self, Secret, Slim},
+    slim::{self, Secret},
 };
 use crate::requests::{
     Requests, already_exists, as_conflict, in_one_line, is_code, status_message,
@@ -88,7 +89,7 @@ pub(super) enum Answer {
     /// Current state of a Secret with a certificate.
     Secret(Secret),
     /// Current state of a node.
-    Node(Slim<Node>),
+    Node(Trimmed<Node>),
     /// The object with this UID is gone.
     Gone(Id, String),
     /// Number of objects of a definition.

@@ -8,56 +8,17 @@ use plan::kubevirt::{
     Live,
     observed::{Node, Pod, PodPhase, PodProblem},
 };
-use runtime::cache::{CachedObject, Key, parse_resource_version};
+use runtime::cache::{Key, Trimmed};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Trimmed object, with the key and version of the original.
-#[derive(Debug)]
-pub(super) struct Slim<T> {
-    key: Key,
-    uid: Option<Box<str>>,
-    version: u64,
-    pub(super) kept: T,
-}
-
-impl<T> CachedObject for Slim<T> {
-    fn key(&self) -> Key {
-        self.key.clone()
-    }
-
-    fn uid(&self) -> Option<&str> {
-        self.uid.as_deref()
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-impl<T> Slim<T> {
-    fn new(metadata: &ObjectMeta, kept: T) -> Self {
-        Self {
-            key: Key::of(metadata),
-            uid: metadata.uid.as_deref().map(Box::from),
-            version: parse_resource_version(
-                metadata.resource_version.as_deref().unwrap_or_default(),
-            ),
-            kept,
-        }
-    }
-}
-
-impl Slim<()> {
-    /// Key and version of an object that is stored elsewhere.
-    pub(super) fn of(live: &Live) -> Self {
-        Self {
-            key: Key::new(&live.id.namespace, &live.id.name),
-            uid: Some(live.uid.clone()),
-            version: parse_resource_version(&live.resource_version),
-            kept: (),
-        }
-    }
+/// Key and version of an object that is stored elsewhere.
+pub(super) fn version_of(live: &Live) -> Trimmed<()> {
+    Trimmed::version_of(
+        Key::new(&live.id.namespace, &live.id.name),
+        live.uid.clone(),
+        &live.resource_version,
+    )
 }
 
 /// Secret with its data, which is not cached.
@@ -129,7 +90,7 @@ fn without(value: &mut Value, paths: &[&str]) {
 }
 
 /// Decodes the fields of a pod that the plan reads.
-pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
+pub(super) fn pod(text: &[u8]) -> Result<Trimmed<Pod>, String> {
     let pod: WirePod = decode::from_slice(text).map_err(|_| unreadable())?;
     let WirePod {
         metadata,
@@ -176,7 +137,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
             .collect(),
         phase,
     };
-    Ok(Slim::new(&metadata, kept))
+    Ok(Trimmed::new(&metadata, kept))
 }
 
 #[derive(Deserialize)]
@@ -286,7 +247,7 @@ impl Container {
 }
 
 /// Decodes the fields of a node that the plan reads.
-pub(super) fn node(text: &[u8]) -> Result<Slim<Node>, String> {
+pub(super) fn node(text: &[u8]) -> Result<Trimmed<Node>, String> {
     let node: WireNode = decode::from_slice(text).map_err(|_| unreadable())?;
     let WireNode {
         metadata,
@@ -306,7 +267,7 @@ pub(super) fn node(text: &[u8]) -> Result<Slim<Node>, String> {
         ready: conditions.any(|found| found.type_ == "Ready" && found.status == "True"),
         architecture: status.node_info.architecture,
     };
-    Ok(Slim::new(&metadata, kept))
+    Ok(Trimmed::new(&metadata, kept))
 }
 
 #[derive(Deserialize)]
@@ -356,7 +317,7 @@ mod tests {
     fn a_pod_problem_quotes_the_scheduler_or_the_kubelet() {
         let problem = |status: &Value| {
             let text = json!({"metadata": {"name": "a"}, "status": status}).to_string();
-            let pod = pod(text.as_bytes()).unwrap().kept;
+            let pod = pod(text.as_bytes()).unwrap().object;
             pod.problem.map(|problem| {
                 let container = problem.container.unwrap_or_default();
                 format!("{container} {}: {}", problem.reason, problem.message)

@@ -16,12 +16,13 @@ use plan::kubevirt::{
 };
 use runtime::{
     backoff::Random,
+    cache::Trimmed,
     reflector::{Config, WatchEvent, reflector, untyped_reflector},
 };
 
 use super::{
     kinds::{GroupKind, Resource, Scope},
-    slim::{self, Secret, Slim},
+    slim::{self, Secret},
 };
 
 /// Lease whose holder identity is the address of virt-synchronization-controller.
@@ -58,8 +59,8 @@ pub(super) enum Watched {
 pub(super) enum KindEvent {
     KubeVirt(Box<WatchEvent<KubeVirt>>),
     Definition(Box<WatchEvent<Definition>>),
-    Pod(Box<WatchEvent<Slim<Pod>>>),
-    Node(Box<WatchEvent<Slim<Node>>>),
+    Pod(Box<WatchEvent<Trimmed<Pod>>>),
+    Node(Box<WatchEvent<Trimmed<Node>>>),
     Account(Box<WatchEvent<Account>>),
     Object(Box<WatchEvent<Live>>),
     Secret(Box<WatchEvent<Secret>>),

@@ -8,40 +8,38 @@ use std::marker::PhantomData;
 
 use api::{ObjectMeta, labels};
 use kube::Resource;
-use runtime::cache::{CachedObject, Key};
+use runtime::cache::{Key, Trimmed};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Serialized child of a Machine.
+pub(super) type Packed<T> = Trimmed<PackedObject<T>>;
+
 #[derive(Debug)]
-pub(super) struct Packed<T> {
-    key: Key,
-    uid: Option<Box<str>>,
-    version: u64,
+pub(super) struct PackedObject<T> {
     machine: Option<Key>,
     text: Box<[u8]>,
     object: PhantomData<fn() -> T>,
 }
 
-impl<T: Resource + Serialize + DeserializeOwned> Packed<T> {
-    pub(super) fn new(object: &T) -> Self {
-        Self {
-            key: object.key(),
-            uid: object.uid().map(Box::from),
-            version: object.version(),
-            machine: machine_of(object.meta()),
-            // Empty text cannot be decoded, and its Machine is then not reconciled.
-            text: serde_json::to_vec(object).unwrap_or_default().into(),
-            object: PhantomData,
-        }
-    }
+/// Serializes an object.
+pub(super) fn pack<T: Resource + Serialize>(object: &T) -> Packed<T> {
+    let packed = PackedObject {
+        machine: machine_of(object.meta()),
+        // Empty text cannot be decoded, and its Machine is then not reconciled.
+        text: serde_json::to_vec(object).unwrap_or_default().into(),
+        object: PhantomData,
+    };
+    Trimmed::new(object.meta(), packed)
+}
 
+impl<T: DeserializeOwned> PackedObject<T> {
     /// Decodes the object.
     pub(super) fn unpack(&self) -> Option<T> {
         self.read()
     }
 }
 
-impl<T> Packed<T> {
+impl<T> PackedObject<T> {
     /// Decodes a part of the object.
     pub(super) fn read<P: DeserializeOwned>(&self) -> Option<P> {
         decode::from_slice(&self.text).ok()
@@ -53,21 +51,8 @@ impl<T> Packed<T> {
     }
 }
 
-impl<T> CachedObject for Packed<T> {
-    fn key(&self) -> Key {
-        self.key.clone()
-    }
-
-    fn uid(&self) -> Option<&str> {
-        self.uid.as_deref()
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-fn machine_of(metadata: &ObjectMeta) -> Option<Key> {
+/// Machine in the label of an object.
+pub(super) fn machine_of(metadata: &ObjectMeta) -> Option<Key> {
     let machine = metadata.labels.as_ref()?.get(labels::MACHINE)?;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     Some(Key::new(namespace, machine))
@@ -76,6 +61,7 @@ fn machine_of(metadata: &ObjectMeta) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use api::kubevirt::{ObservedInstance, ObservedVirtualMachine};
+    use runtime::cache::CachedObject as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -98,7 +84,7 @@ mod tests {
         T: Resource + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
     {
         let object: T = serde_json::from_value(object(rest)).unwrap();
-        let packed = Packed::new(&object);
+        let packed = pack(&object);
         assert_eq!(packed.key(), Key::new("b", "a"));
         assert_eq!((packed.uid(), packed.version()), (Some("c"), 17));
         assert_eq!(packed.machine(), Some(&Key::new("b", "d")));

@@ -13,7 +13,7 @@ use plan::{
     managed,
 };
 
-use super::packed::Packed;
+use super::packed::{Packed, pack};
 
 pub(super) trait Slim {
     /// Cached form of the object.
@@ -49,20 +49,14 @@ slim!(
     NetworkAttachmentDefinition
 );
 
-macro_rules! pack {
-    ($($kind:ty),*) => {$(
-        impl Slim for $kind {
-            type Kept = Packed<Self>;
+impl Slim for ObservedClaim {
+    type Kept = Packed<Self>;
 
-            fn slim(mut self) -> Packed<Self> {
-                trim(&mut self.metadata);
-                Packed::new(&self)
-            }
-        }
-    )*};
+    fn slim(mut self) -> Packed<Self> {
+        trim(&mut self.metadata);
+        pack(&self)
+    }
 }
-
-pack!(ObservedClaim);
 
 impl Slim for ObservedVirtualMachine {
     type Kept = Packed<Self>;
@@ -70,7 +64,7 @@ impl Slim for ObservedVirtualMachine {
     fn slim(mut self) -> Packed<Self> {
         trim(&mut self.metadata);
         trim_conditions(&mut self.status.conditions);
-        Packed::new(&self)
+        pack(&self)
     }
 }
 
@@ -85,7 +79,7 @@ impl Slim for ObservedInstance {
         }
         trim_conditions(&mut self.status.conditions);
         trim_addresses(&mut self);
-        Packed::new(&self)
+        pack(&self)
     }
 }
 
@@ -95,7 +89,7 @@ impl Slim for ObservedDataVolume {
     fn slim(mut self) -> Packed<Self> {
         trim(&mut self.metadata);
         trim_conditions(&mut self.status.conditions);
-        Packed::new(&self)
+        pack(&self)
     }
 }
 

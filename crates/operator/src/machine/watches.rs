@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use super::{
     packed::Packed,
     slim::{Slim, cached},
-    watched_secret::WatchedSecret,
+    watched_secret::{WatchedSecret, watched_secret},
 };
 use crate::lists::Progress;
 
@@ -314,7 +314,7 @@ fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static,
         ..Config::default()
     };
     reflector(api, config, Random::seeded(seed), |object| {
-        WatchedSecret::slim(&object)
+        watched_secret(&object.metadata)
     })
     .map(KindEvent::Secret)
     .boxed()

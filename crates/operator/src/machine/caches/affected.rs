@@ -73,22 +73,19 @@ pub(super) fn claims_changed(changed: Vec<Delta<Packed<ObservedClaim>>>) -> Affe
 
 /// Affected Machines of changed children.
 pub(super) fn of_machines<T>(changed: &[Delta<Packed<T>>]) -> Affected {
-    let versions = changed
-        .iter()
-        .flat_map(|difference| [&difference.old, &difference.new]);
-    let machines = versions.flatten().filter_map(|object| object.machine());
-    Affected {
-        subjects: machines.cloned().map(Subject::machine).collect(),
-        ..Affected::default()
-    }
+    machines_by(changed, |packed| packed.machine())
 }
 
 /// Affected Machines of changed cloud-init Secrets.
 pub(super) fn secrets_changed(changed: &[Delta<WatchedSecret>]) -> Affected {
+    machines_by(changed, |secret| secret.machine())
+}
+
+fn machines_by<T>(changed: &[Delta<T>], machine: fn(&T) -> Option<&Key>) -> Affected {
     let versions = changed
         .iter()
         .flat_map(|difference| [&difference.old, &difference.new]);
-    let machines = versions.flatten().filter_map(|secret| secret.machine());
+    let machines = versions.flatten().filter_map(|object| machine(object));
     Affected {
         subjects: machines.cloned().map(Subject::machine).collect(),
         ..Affected::default()
