@@ -24,7 +24,7 @@ mod objects;
 mod oracles;
 mod replica;
 pub mod run;
-pub mod stories;
+pub mod scenarios;
 mod user;
 pub mod workload;
 

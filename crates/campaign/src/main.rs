@@ -14,7 +14,7 @@ use campaign::{
     decision::{Script, Subject},
     minimise::minimise,
     run::{RunOutcome, run},
-    stories::{self, INJECTED},
+    scenarios::{self, INJECTED},
     workload,
 };
 use clap::Parser;
@@ -58,7 +58,7 @@ struct Arguments {
     /// Oracle with known violations: they are printed and do not fail the campaign.
     #[arg(long = "known")]
     known: Vec<String>,
-    /// Instead of seeds: a crash, a lost answer and a stale watch at every request of every story.
+    /// Instead of seeds: a crash, a lost answer and a stale watch at every request of every scenario.
     #[arg(long)]
     exhaustive: bool,
     /// With --exhaustive: only at every n-th request.
@@ -67,9 +67,9 @@ struct Arguments {
     /// With --exhaustive: only at this request, and print the trace.
     #[arg(long)]
     at: Option<u32>,
-    /// With --exhaustive: only stories whose name contains this.
+    /// With --exhaustive: only scenarios whose name contains this.
     #[arg(long, default_value = "")]
-    story: String,
+    scenario: String,
 }
 
 fn main() -> ExitCode {
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     let mut failed = false;
     for subject in subjects {
         failed |= if let (true, Some(index)) = (arguments.exhaustive, arguments.at) {
-            show_stories(subject, &arguments.story, index)
+            show_scenarios(subject, &arguments.scenario, index)
         } else if arguments.exhaustive {
             exhaust(subject, &arguments)
         } else {
@@ -116,19 +116,19 @@ fn show(subject: Subject, seed: u64) -> bool {
     print_outcome(&run(&script))
 }
 
-/// Runs stories with each fault at one request and prints their traces.
-fn show_stories(subject: Subject, name: &str, index: u32) -> bool {
+/// Runs scenarios with each fault at one request and prints their traces.
+fn show_scenarios(subject: Subject, name: &str, index: u32) -> bool {
     let mut failed = false;
-    for story in stories::all(subject) {
-        if !story.name.contains(name) {
+    for scenario in scenarios::all(subject) {
+        if !scenario.name.contains(name) {
             continue;
         }
         for (fault_name, fault) in INJECTED {
             println!(
-                "story {:?}, {fault_name} after request {index}:",
-                story.name
+                "scenario {:?}, {fault_name} after request {index}:",
+                scenario.name
             );
-            failed |= print_outcome(&story.with(fault, index));
+            failed |= print_outcome(&scenario.with(fault, index));
         }
     }
     failed
@@ -264,7 +264,7 @@ fn report(script: &Script, outcome: &RunOutcome, skip_minimise: bool) {
     println!("{text}");
 }
 
-/// Runs all stories of an operator with a fault at every request. Returns whether any failed.
+/// Runs all scenarios of an operator with a fault at every request. Returns whether any failed.
 fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
     let start_time = Instant::now();
     let budget = arguments.budget.map(Duration::from_secs);
@@ -274,15 +274,15 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
         let mut violations = outcome.violations.iter();
         violations.any(|violation| !is_known(violation.oracle))
     };
-    let mut stories = stories::all(subject);
-    stories.retain(|story| story.name.contains(&arguments.story));
+    let mut scenarios = scenarios::all(subject);
+    scenarios.retain(|scenario| scenario.name.contains(&arguments.scenario));
     let (mut runs, mut failed, mut skipped) = (0, 0, 0);
-    for story in &stories {
-        let clean = story.clean();
+    for scenario in &scenarios {
+        let clean = scenario.clean();
         for violation in &clean.violations {
             println!(
-                "{subject} story {:?} without faults: {violation}",
-                story.name
+                "{subject} scenario {:?} without faults: {violation}",
+                scenario.name
             );
         }
         failed += usize::from(is_new(&clean));
@@ -308,12 +308,12 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
                         let Some(((name, fault), index)) = job else {
                             return;
                         };
-                        let outcome = story.with(*fault, *index);
+                        let outcome = scenario.with(*fault, *index);
                         if let Some(first) = outcome.violations.first() {
                             violated.fetch_add(u64::from(is_new(&outcome)), Ordering::Relaxed);
                             println!(
-                                "{subject} story {:?}, {name} after request {index}: {first}",
-                                story.name
+                                "{subject} scenario {:?}, {name} after request {index}: {first}",
+                                scenario.name
                             );
                         }
                     }
@@ -322,8 +322,8 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
         });
         let violated = usize::try_from(violated.into_inner()).unwrap_or_default();
         println!(
-            "{subject} story {:?}: {} requests, {} runs, {violated} failed",
-            story.name,
+            "{subject} scenario {:?}: {} requests, {} runs, {violated} failed",
+            scenario.name,
             clean.requests,
             jobs.len() + 1,
         );
@@ -331,8 +331,8 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
         failed += violated;
     }
     println!(
-        "{subject}: {} stories, {runs} runs, {failed} failed, {skipped} skipped for time, {:.0} s",
-        stories.len(),
+        "{subject}: {} scenarios, {runs} runs, {failed} failed, {skipped} skipped for time, {:.0} s",
+        scenarios.len(),
         start_time.elapsed().as_secs_f64()
     );
     failed > 0

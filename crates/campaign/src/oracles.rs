@@ -17,6 +17,16 @@ use crate::{
     user::User,
 };
 
+/// Resources of a Machine's children, which users create too.
+const CHILD_RESOURCES: [&str; 6] = [
+    "virtualmachines",
+    "virtualmachineinstances",
+    "persistentvolumeclaims",
+    "datavolumes",
+    "secrets",
+    "network-attachment-definitions",
+];
+
 /// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

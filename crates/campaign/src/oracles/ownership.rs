@@ -5,23 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    Violation,
+    CHILD_RESOURCES, Violation,
     disks::{machine_of, uid},
 };
 use crate::{
     decision::{Action, Propagation},
     history::{History, Moment},
 };
-
-/// Resources that users have too.
-const SHARED: [&str; 6] = [
-    "virtualmachines",
-    "virtualmachineinstances",
-    "persistentvolumeclaims",
-    "datavolumes",
-    "secrets",
-    "network-attachment-definitions",
-];
 
 pub(super) fn judge(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -34,7 +24,10 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
             let Some((resource, key)) = sent.target() else {
                 return;
             };
-            if !sent.is_write() || !sent.succeeded() || !SHARED.contains(&resource.as_str()) {
+            if !sent.is_write()
+                || !sent.succeeded()
+                || !CHILD_RESOURCES.contains(&resource.as_str())
+            {
                 return;
             }
             let Some(object) = objects.get(&resource, &key) else {

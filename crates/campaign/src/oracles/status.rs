@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Violation, disks::machine_of};
+use super::{CHILD_RESOURCES, Violation, disks::machine_of};
 use crate::{
     decision::Action,
     history::{History, Moment, Objects, Write},
@@ -50,14 +50,7 @@ fn nothing_is_foreign(objects: &Objects, write: &Write) -> Option<String> {
     let message = ready["message"].as_str()?;
     let namespace = write.key.split('/').next()?;
     let mut named = Vec::new();
-    for resource in [
-        "virtualmachines",
-        "virtualmachineinstances",
-        "persistentvolumeclaims",
-        "datavolumes",
-        "secrets",
-        "network-attachment-definitions",
-    ] {
+    for resource in CHILD_RESOURCES {
         for (key, object) in objects.all(resource) {
             let name = key.strip_prefix(&format!("{namespace}/")).unwrap_or(key);
             let mut words = message.split(|c: char| !(c.is_alphanumeric() || "-./".contains(c)));

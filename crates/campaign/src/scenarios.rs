@@ -1,4 +1,4 @@
-//! Representative stories of both operators for the exhaustive campaign: a crash, a lost answer and a
+//! Representative scenarios of both operators for the exhaustive campaign: a crash, a lost answer and a
 //! stale watch at every request of each.
 
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::{
     run::{RunOutcome, run},
 };
 
-/// A story without faults.
-pub struct Story {
+/// A scenario without faults.
+pub struct Scenario {
     pub name: &'static str,
     pub script: Script,
 }
 
-/// Faults that are injected at each request of a story.
+/// Faults that are injected at each request of a scenario.
 pub const INJECTED: [(&str, Fault); 3] = [
     (
         "crash",
@@ -37,13 +37,13 @@ pub const INJECTED: [(&str, Fault); 3] = [
     ),
 ];
 
-impl Story {
-    /// Runs the story without faults.
+impl Scenario {
+    /// Runs the scenario without faults.
     pub fn clean(&self) -> RunOutcome {
         run(&self.script)
     }
 
-    /// Runs the story with a fault at one request.
+    /// Runs the scenario with a fault at one request.
     pub fn with(&self, fault: Fault, index: u32) -> RunOutcome {
         let mut script = self.script.clone();
         script.decisions.push(Decision {
@@ -54,10 +54,10 @@ impl Story {
     }
 }
 
-fn story(subject: Subject, name: &'static str, steps: Vec<(u64, Action)>) -> Story {
+fn scenario(subject: Subject, name: &'static str, steps: Vec<(u64, Action)>) -> Scenario {
     let decisions = steps.into_iter();
     let decisions = decisions.map(|(at, action)| Decision::at(at, action));
-    Story {
+    Scenario {
         name,
         script: Script {
             subject,
@@ -69,8 +69,8 @@ fn story(subject: Subject, name: &'static str, steps: Vec<(u64, Action)>) -> Sto
     }
 }
 
-/// The stories of an operator.
-pub fn all(subject: Subject) -> Vec<Story> {
+/// The scenarios of an operator.
+pub fn all(subject: Subject) -> Vec<Scenario> {
     match subject {
         Subject::Machine => machines(),
         Subject::Kubevirt => installations(),
@@ -107,7 +107,7 @@ fn delete(at: u64, propagation: Propagation) -> (u64, Action) {
 }
 
 #[allow(clippy::too_many_lines, reason = "a table")]
-fn machines() -> Vec<Story> {
+fn machines() -> Vec<Scenario> {
     let small = || machine(json!({ "template": "small" }));
     let with_disks = |policy: Value| {
         machine(json!({
@@ -129,7 +129,7 @@ fn machines() -> Vec<Story> {
     let again = (120, with_disks("Retain".into()).1);
     let network = json!({ "networks": [{ "name": "net", "networkName": "lan" }] });
     let cloud_init = json!({ "cloudInit": { "userData": "#!/bin/sh\necho two\n" } });
-    let of = |name, steps| story(Subject::Machine, name, steps);
+    let of = |name, steps| scenario(Subject::Machine, name, steps);
     vec![
         of("create", vec![small()]),
         of("create with everything", vec![with_disks("Delete".into())]),
@@ -225,7 +225,7 @@ fn machines() -> Vec<Story> {
     ]
 }
 
-fn installations() -> Vec<Story> {
+fn installations() -> Vec<Scenario> {
     let install = |version: &str| {
         let spec = json!({ "imageTag": version, "imageRegistry": REGISTRY });
         let object = json!({ "metadata": { "name": "kubevirt" }, "spec": spec });
@@ -250,7 +250,7 @@ fn installations() -> Vec<Story> {
             },
         )
     };
-    let of = |name, steps| story(Subject::Kubevirt, name, steps);
+    let of = |name, steps| scenario(Subject::Kubevirt, name, steps);
     vec![
         of("install", vec![install("v1.9.0")]),
         of("upgrade", vec![install("v1.8.4"), version(600, "v1.9.0")]),
