@@ -1,7 +1,7 @@
 //! Fuzz target: from arbitrary bytes to objects.
 #![no_main]
 
-#[path = "../whole_way.rs"]
-mod whole_way;
+#[path = "../validate_and_render.rs"]
+mod validate_and_render;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| whole_way::go_the_whole_way(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| validate_and_render::validate_and_render(bytes));

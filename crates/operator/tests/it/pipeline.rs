@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::{manifests as files, root};
 
-#[path = "../../../../fuzz/whole_way.rs"]
-mod whole_way;
-use whole_way::go_the_whole_way;
+#[path = "../../../../fuzz/validate_and_render.rs"]
+mod validate_and_render;
+use validate_and_render::validate_and_render;
 
 /// Object with a subset of fields.
 fn some_of(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
@@ -416,11 +416,11 @@ proptest! {
         bytes in example(),
         mutations in collection::vec(mutation(), 1..6),
     ) {
-        go_the_whole_way(&mutate(bytes, mutations));
+        validate_and_render(&mutate(bytes, mutations));
     }
 
     #[test]
     fn arbitrary_bytes_cause_no_panic(bytes in collection::vec(any::<u8>(), 0..200)) {
-        go_the_whole_way(&bytes);
+        validate_and_render(&bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! From arbitrary bytes to objects, as `validate` and `render` process them. Shared by the fuzz
+//! Validation and rendering of arbitrary bytes, as the commands do it. Shared by the fuzz
 //! target and the property tests.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use kubevirt_operator::{
 };
 use plan::machine::{build, resolve};
 
-/// Panics only on a defect of ours, whatever the bytes are.
-pub fn go_the_whole_way(bytes: &[u8]) {
+/// Panics only on a defect of the program, whatever the bytes are.
+pub fn validate_and_render(bytes: &[u8]) {
     let Ok(documents) = documents::parse(&Arc::from("bytes"), bytes) else {
         return;
     };
@@ -21,8 +21,8 @@ pub fn go_the_whole_way(bytes: &[u8]) {
             continue;
         };
         for violation in schemas::violations(kind, &document.value) {
-            let said = violation.to_string();
-            assert!(!said.contains("cannot be evaluated"), "{said}");
+            let message = violation.to_string();
+            assert!(!message.contains("cannot be evaluated"), "{message}");
         }
         resources.extend(manifests::resource(kind, &document.value, None));
     }
