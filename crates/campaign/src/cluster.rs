@@ -121,7 +121,7 @@ impl Subject {
                     metrics: Metrics::new("campaign"),
                     health: Health::new(),
                     leads: start.leads,
-                    questions: machine::Questions::default(),
+                    queries: machine::CacheQueries::default(),
                 };
                 operator.run(start.stop).await;
             }

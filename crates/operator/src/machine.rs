@@ -36,7 +36,7 @@ use runtime::{events, probes::Health};
 use crate::metrics::Metrics;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
-pub use webhook::{Questions, Webhook};
+pub use webhook::{CacheQueries, Webhook};
 
 /// Wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -58,8 +58,8 @@ pub struct Operator {
     pub health: Health,
     /// Whether this process leads.
     pub leads: watch::Receiver<bool>,
-    /// Questions of webhooks to the caches.
-    pub questions: Questions,
+    /// Queries of webhooks to the caches.
+    pub queries: CacheQueries,
 }
 
 impl Operator {
@@ -77,7 +77,7 @@ impl Operator {
             metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
             health: Health::new(),
             leads: receiver,
-            questions: Questions::default(),
+            queries: CacheQueries::default(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Operator {
             health: self.health,
             leads: self.leads,
         };
-        let controller = Controller::new(tools, self.questions, self.options);
+        let controller = Controller::new(tools, self.queries, self.options);
         futures::join!(
             controller.run(token.clone()),
             publisher.run(self.client, token)

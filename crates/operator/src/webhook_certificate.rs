@@ -170,7 +170,7 @@ impl Controller for State {
     type Watched = Object;
     type WatchEvent = KindEvent;
     type Completed = (Object, Result<Answer, Failure>);
-    type Question = Infallible;
+    type Query = Infallible;
 
     fn inputs(&mut self) -> &mut Inputs<Self> {
         &mut self.inputs
@@ -208,8 +208,8 @@ impl Controller for State {
         self.on_written(object, result);
     }
 
-    fn on_question(&mut self, question: Infallible) {
-        match question {}
+    fn on_query(&mut self, query: Infallible) {
+        match query {}
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Controller`] decides; [`run`] waits. Each turn starts the requests that are due and then takes
 //! one input. If several are ready, the order is: shutdown, change of leadership, answer to a write,
-//! answer to a read, watch event, question of another task, timer.
+//! answer to a read, watch event, query of another task, timer.
 //!
 //! - One future owns the watches, the caches and the requests in flight, so nothing needs a lock.
 //! - The order is fixed and the clock is tokio's: with paused time and a seed, a run repeats exactly.
@@ -42,8 +42,8 @@ pub trait Controller {
     type WatchEvent: Send + 'static;
     /// Answer to a request.
     type Completed: Send + 'static;
-    /// Question of another task; [`std::convert::Infallible`] if there are none.
-    type Question;
+    /// Query of another task; [`std::convert::Infallible`] if there are none.
+    type Query;
 
     /// Sources of the controller's inputs.
     fn inputs(&mut self) -> &mut Inputs<Self>;
@@ -60,7 +60,7 @@ pub trait Controller {
 
     fn on_completed(&mut self, completed: Self::Completed);
 
-    fn on_question(&mut self, question: Self::Question);
+    fn on_query(&mut self, query: Self::Query);
 
     fn on_leadership_change(&mut self) {}
 
@@ -71,7 +71,7 @@ pub trait Controller {
 pub struct Inputs<C: Controller + ?Sized> {
     pub watches: Watches<C::Watched, C::WatchEvent>,
     pub in_flight: InFlight<C::Completed>,
-    questions: Option<mpsc::Receiver<C::Question>>,
+    queries: Option<mpsc::Receiver<C::Query>>,
 }
 
 impl<C: Controller + ?Sized> Default for Inputs<C> {
@@ -79,22 +79,22 @@ impl<C: Controller + ?Sized> Default for Inputs<C> {
         Self {
             watches: Watches::default(),
             in_flight: InFlight::default(),
-            questions: None,
+            queries: None,
         }
     }
 }
 
 impl<C: Controller + ?Sized> Inputs<C> {
-    /// Inputs with questions of other tasks.
-    pub fn with_questions(questions: mpsc::Receiver<C::Question>) -> Self {
+    /// Inputs with queries of other tasks.
+    pub fn with_queries(queries: mpsc::Receiver<C::Query>) -> Self {
         Self {
-            questions: Some(questions),
+            queries: Some(queries),
             ..Self::default()
         }
     }
 
-    fn queued_question(&mut self) -> Option<C::Question> {
-        self.questions.as_mut()?.try_recv().ok()
+    fn queued_query(&mut self) -> Option<C::Query> {
+        self.queries.as_mut()?.try_recv().ok()
     }
 }
 
@@ -194,7 +194,7 @@ enum Input<C: Controller> {
     LeadershipChange,
     Completed(C::Completed),
     Event(C::Watched, C::WatchEvent),
-    Question(C::Question),
+    Query(C::Query),
     Timer,
 }
 
@@ -203,9 +203,9 @@ pub async fn run<C: Controller>(mut controller: C, token: CancellationToken) {
     let mut leadership = controller.leadership();
     let mut heartbeat = C::HAS_HEARTBEAT.then(Instant::now);
     loop {
-        // One question per turn, so that neither questions nor writes starve.
-        if let Some(question) = controller.inputs().queued_question() {
-            controller.on_question(question);
+        // One query per turn, so that neither queries nor writes starve.
+        if let Some(query) = controller.inputs().queued_query() {
+            controller.on_query(query);
         }
         let now = Instant::now();
         let timer = controller.start_due(now);
@@ -219,7 +219,7 @@ pub async fn run<C: Controller>(mut controller: C, token: CancellationToken) {
             Some(Input::LeadershipChange) => controller.on_leadership_change(),
             Some(Input::Completed(completed)) => controller.on_completed(completed),
             Some(Input::Event(watched, event)) => controller.on_event(watched, event),
-            Some(Input::Question(question)) => controller.on_question(question),
+            Some(Input::Query(query)) => controller.on_query(query),
             Some(Input::Timer) => {}
         }
     }
@@ -247,10 +247,10 @@ async fn next_input<C: Controller>(
     let Inputs {
         watches,
         in_flight,
-        questions,
+        queries,
     } = inputs;
     let leadership = OptionFuture::from(leadership.map(watch::Receiver::changed));
-    let question = OptionFuture::from(questions.as_mut().map(mpsc::Receiver::recv));
+    let query = OptionFuture::from(queries.as_mut().map(mpsc::Receiver::recv));
     let timer = OptionFuture::from(timer.map(sleep_until));
     let input = tokio::select! {
         biased;
@@ -258,7 +258,7 @@ async fn next_input<C: Controller>(
         Some(Ok(())) = leadership => Input::LeadershipChange,
         Some(completed) = in_flight.next() => Input::Completed(completed),
         Some((watched, event)) = watches.streams.next() => Input::Event(watched, event),
-        Some(Some(question)) = question => Input::Question(question),
+        Some(Some(query)) = query => Input::Query(query),
         Some(()) = timer => Input::Timer,
     };
     Some(input)

@@ -106,7 +106,7 @@ impl control_loop::Controller for Controller {
     type Watched = Watched;
     type WatchEvent = KindEvent;
     type Completed = CompletedRequest;
-    type Question = Infallible;
+    type Query = Infallible;
 
     fn inputs(&mut self) -> &mut Inputs<Self> {
         &mut self.inputs
@@ -129,8 +129,8 @@ impl control_loop::Controller for Controller {
         self.on_request_completed(completed);
     }
 
-    fn on_question(&mut self, question: Infallible) {
-        match question {}
+    fn on_query(&mut self, query: Infallible) {
+        match query {}
     }
 
     fn on_leadership_change(&mut self) {

@@ -44,7 +44,7 @@ use super::{
     report::Report,
     secrets::Secrets,
     watches::{KindEvent, Watched},
-    webhook::{Question, Questions},
+    webhook::{CacheQueries, CacheQuery},
 };
 use crate::requests::Requests;
 
@@ -144,7 +144,7 @@ impl control_loop::Controller for Controller {
     /// The namespace of the watch, and its event.
     type WatchEvent = (String, KindEvent);
     type Completed = Completed;
-    type Question = Question;
+    type Query = CacheQuery;
 
     fn inputs(&mut self) -> &mut Inputs<Self> {
         &mut self.inputs
@@ -171,8 +171,8 @@ impl control_loop::Controller for Controller {
         }
     }
 
-    fn on_question(&mut self, question: Question) {
-        question(&self.caches);
+    fn on_query(&mut self, query: CacheQuery) {
+        query(&self.caches);
     }
 
     fn on_heartbeat(&mut self, now: Instant) {
@@ -182,7 +182,7 @@ impl control_loop::Controller for Controller {
 }
 
 impl Controller {
-    pub(super) fn new(tools: Tools, questions: Questions, options: Options) -> Self {
+    pub(super) fn new(tools: Tools, queries: CacheQueries, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
         let scopes = match options.namespaces.as_slice() {
             [] => vec![String::new()],
@@ -194,7 +194,7 @@ impl Controller {
             caches.watch_secrets();
         }
         Self {
-            inputs: Inputs::with_questions(questions.into_receiver()),
+            inputs: Inputs::with_queries(queries.into_receiver()),
             requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
             caches,
             queue: WorkQueue::new(

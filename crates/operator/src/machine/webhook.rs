@@ -4,8 +4,8 @@
 //! the operator in this process, and from a few live reads, each with a timeout and none at the expense
 //! of the operator's own rate limit. A change that cannot be checked is admitted with a warning.
 
+mod cache_queries;
 mod live;
-mod questions;
 
 use api::{Machine, MachineClass, NetworkConfiguration};
 use plan::admission::{Verdict, machine, machine_class, network_configuration};
@@ -13,16 +13,16 @@ use runtime::{cache::Key, tls::Handler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-pub(super) use self::questions::Question;
-pub use self::questions::Questions;
-use self::{live::Live, questions::Asker};
+pub use self::cache_queries::CacheQueries;
+pub(super) use self::cache_queries::CacheQuery;
+use self::{cache_queries::CacheReader, live::Live};
 use super::{Operator, caches::Caches};
 use crate::metrics::Metrics;
 use crate::review::{self, Operation, ReviewError, ReviewObject, ReviewRequest};
 
 #[derive(Clone)]
 pub struct Webhook {
-    asker: Asker,
+    reader: CacheReader,
     live: Live,
     metrics: Metrics,
 }
@@ -30,7 +30,7 @@ pub struct Webhook {
 impl Webhook {
     pub(super) fn of(operator: &Operator) -> Self {
         Self {
-            asker: operator.questions.asker(),
+            reader: operator.queries.reader(),
             live: Live::new(operator.lookups.clone()),
             metrics: operator.metrics.clone(),
         }
@@ -85,7 +85,7 @@ impl Webhook {
         };
         let namespace = new.metadata.namespace.clone().unwrap_or_default();
         let machine = new.clone();
-        let facts = self.ask(&namespace, move |caches| caches.facts_of_machine(&machine));
+        let facts = self.query(&namespace, move |caches| caches.facts_of_machine(&machine));
         let (mut facts, unchecked) = match facts.await {
             Ok(Some(facts)) => (facts, None),
             Ok(None) => return Ok(Verdict::default()),
@@ -106,7 +106,7 @@ impl Webhook {
         let Some(class) = new.as_ref().or(old.as_ref()).cloned() else {
             return Ok(Verdict::default());
         };
-        let facts = self.ask("", move |caches| caches.facts_of_class(&class));
+        let facts = self.query("", move |caches| caches.facts_of_class(&class));
         let (facts, unchecked) = match facts.await {
             Ok(facts) => (facts.unwrap_or_default(), None),
             Err(unchecked) => (machine_class::ReviewContext::default(), Some(unchecked)),
@@ -133,7 +133,7 @@ impl Webhook {
         };
         let key = Key::of(&old.metadata);
         let namespace = key.namespace.clone();
-        let facts = self.ask(&namespace, move |caches| caches.facts_of_network(&key));
+        let facts = self.query(&namespace, move |caches| caches.facts_of_network(&key));
         let Some(users) = facts.await? else {
             return Ok(Verdict::default());
         };
@@ -143,19 +143,19 @@ impl Webhook {
         })
     }
 
-    /// Evaluates `question` on the caches of the running operator; none if it does not reconcile the
+    /// Evaluates `query` on the caches of the running operator; none if it does not reconcile the
     /// namespace.
-    async fn ask<T: Send + 'static>(
+    async fn query<T: Send + 'static>(
         &self,
         namespace: &str,
-        question: impl FnOnce(&Caches) -> Option<T> + Send + 'static,
+        query: impl FnOnce(&Caches) -> Option<T> + Send + 'static,
     ) -> Result<Option<T>, Unchecked> {
         let namespace = namespace.to_owned();
-        let answer = self.asker.ask(move |caches| {
+        let answer = self.reader.query(move |caches| {
             if !caches.covers(&namespace) {
                 return Ok(None);
             }
-            question(caches).map(Some).ok_or(Unchecked::NotSynced)
+            query(caches).map(Some).ok_or(Unchecked::NotSynced)
         });
         answer.await.unwrap_or(Err(Unchecked::Busy))
     }

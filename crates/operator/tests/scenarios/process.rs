@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Method;
-use kubevirt_operator::machine::{Operator, Questions};
+use kubevirt_operator::machine::{CacheQueries, Operator};
 use kubevirt_operator::metrics::Metrics;
 use runtime::{
     backoff::Random,
@@ -376,7 +376,7 @@ impl Member {
             health: Health::new(),
             leads: receiver,
             stopwatch: Arc::new(Instant::now),
-            questions: Questions::default(),
+            queries: CacheQueries::default(),
         };
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));

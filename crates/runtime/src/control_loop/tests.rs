@@ -45,7 +45,7 @@ impl Controller for Recorder {
     type Watched = &'static str;
     type WatchEvent = u32;
     type Completed = &'static str;
-    type Question = &'static str;
+    type Query = &'static str;
 
     fn inputs(&mut self) -> &mut Inputs<Self> {
         &mut self.inputs
@@ -76,8 +76,8 @@ impl Controller for Recorder {
         self.record(completed);
     }
 
-    fn on_question(&mut self, question: &'static str) {
-        self.record(question);
+    fn on_query(&mut self, query: &'static str) {
+        self.record(query);
     }
 
     fn on_leadership_change(&mut self) {
@@ -95,9 +95,9 @@ async fn inputs_that_are_ready_together_come_in_a_fixed_order() {
     let log = Log::default();
     let (leads, leadership) = watch::channel(false);
     leads.send(true).unwrap();
-    let (questions, receiver) = mpsc::channel(4);
+    let (queries, receiver) = mpsc::channel(4);
     let mut controller = Recorder::new(&log);
-    controller.inputs = Inputs::with_questions(receiver);
+    controller.inputs = Inputs::with_queries(receiver);
     controller.leadership = Some(leadership);
     controller.timer = Some(Instant::now() + SECOND);
     controller.at_start = Some(|inputs| {
@@ -105,21 +105,21 @@ async fn inputs_that_are_ready_together_come_in_a_fixed_order() {
         inputs.in_flight.push_read(ready("read"));
         inputs.in_flight.push_write(ready("write"));
     });
-    questions.send("queued question").await.unwrap();
+    queries.send("queued query").await.unwrap();
     let (running, token) = spawn(controller);
     sleep(2 * SECOND).await;
-    questions.send("question").await.unwrap();
+    queries.send("query").await.unwrap();
     sleep(SECOND).await;
     token.cancel();
     running.await.unwrap();
     let expected = [
-        "queued question",
+        "queued query",
         "leadership",
         "write",
         "read",
         "pods 1",
         "timer",
-        "question",
+        "query",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
 }
@@ -183,7 +183,7 @@ async fn the_heartbeat_is_periodic_without_inputs() {
         type Watched = ();
         type WatchEvent = ();
         type Completed = ();
-        type Question = Infallible;
+        type Query = Infallible;
 
         fn inputs(&mut self) -> &mut Inputs<Self> {
             &mut self.0
@@ -197,8 +197,8 @@ async fn the_heartbeat_is_periodic_without_inputs() {
 
         fn on_completed(&mut self, (): ()) {}
 
-        fn on_question(&mut self, question: Infallible) {
-            match question {}
+        fn on_query(&mut self, query: Infallible) {
+            match query {}
         }
 
         fn on_heartbeat(&mut self, _now: Instant) {

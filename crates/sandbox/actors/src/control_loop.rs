@@ -71,7 +71,7 @@ impl Controller for Runner {
     type Watched = Kind;
     type WatchEvent = Event<Value>;
     type Completed = WritesDone;
-    type Question = Infallible;
+    type Query = Infallible;
 
     fn inputs(&mut self) -> &mut Inputs<Self> {
         &mut self.inputs
@@ -91,8 +91,8 @@ impl Controller for Runner {
         self.on_written(done);
     }
 
-    fn on_question(&mut self, question: Infallible) {
-        match question {}
+    fn on_query(&mut self, query: Infallible) {
+        match query {}
     }
 }
 

@@ -18,7 +18,7 @@ use super::settings::Settings;
 use crate::metrics::Metrics;
 use crate::{
     cmd::process::{DRAIN_TIMEOUT, Endpoint, Failure, Process, listen, serve},
-    machine::{KeySecret, Operator, Options, Questions},
+    machine::{CacheQueries, KeySecret, Operator, Options},
     webhook_certificate::CertificateController,
 };
 
@@ -105,7 +105,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             metrics,
             health,
             leads: start.leads,
-            questions: Questions::default(),
+            queries: CacheQueries::default(),
         };
         let stop = start.stop;
         let controller = listener.map(|listener| {
