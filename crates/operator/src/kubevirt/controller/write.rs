@@ -13,7 +13,7 @@ use plan::{
     kubevirt::{
         Fingerprint, Id,
         cause::{Cause, Kind, kind},
-        observed::Refusal,
+        observed::{Memory, Refusal},
     },
 };
 use runtime::backoff::Schedule;
@@ -394,12 +394,13 @@ impl Controller {
             let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
             Time(wall.saturating_add(delay).unwrap_or(wall))
         };
-        match cause {
-            Some(cause) => self.memory.causes.refuse(cause, subject, refusal, retry_at),
-            None => {
-                let refusals = &mut self.memory.refusals;
-                refusals.fail(subject.clone(), refusal, retry_at);
-            }
+        let Memory {
+            causes, refusals, ..
+        } = &mut self.memory;
+        if let Some(cause) = cause {
+            causes.refuse(cause, subject, refusal, retry_at);
+        } else {
+            refusals.fail(subject.clone(), refusal, retry_at);
         }
     }
 }
