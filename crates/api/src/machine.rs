@@ -16,7 +16,7 @@ use kube::{CustomResource, KubeSchema};
 pub use network::{Network, NetworkModel};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-pub use status::{DiskStatus, MachineStatus, Phase};
+pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
 
 use crate::{QuantityValue, rules};
 

@@ -14,6 +14,7 @@ mod trimmed;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    num::NonZeroU64,
     ops::Bound,
     sync::Arc,
 };
@@ -57,12 +58,45 @@ impl fmt::Display for Key {
     }
 }
 
+/// Namespaces of a watch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WatchScope {
+    /// All namespaces, and cluster-scoped objects.
+    Cluster,
+    Namespace(Arc<str>),
+}
+
+impl WatchScope {
+    pub fn namespace(name: &str) -> Self {
+        Self::Namespace(name.into())
+    }
+
+    /// One watch for each namespace; without any, one of the whole cluster.
+    pub fn of_namespaces(namespaces: &[String]) -> Vec<Self> {
+        match namespaces {
+            [] => vec![Self::Cluster],
+            namespaces => namespaces
+                .iter()
+                .map(|name| Self::namespace(name))
+                .collect(),
+        }
+    }
+
+    /// Whether a watch of this scope delivers the objects of a namespace.
+    pub fn covers(&self, namespace: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Namespace(name) => **name == *namespace,
+        }
+    }
+}
+
 /// An object that a [`Cache`] can store.
 pub trait CachedObject {
     fn key(&self) -> Key;
     fn uid(&self) -> Option<&str>;
-    /// The resourceVersion; zero, which no object has, if it is not a number.
-    fn version(&self) -> u64;
+    /// See [`parse_resource_version`].
+    fn version(&self) -> Option<NonZeroU64>;
 }
 
 impl<T: kube::Resource> CachedObject for T {
@@ -74,9 +108,8 @@ impl<T: kube::Resource> CachedObject for T {
         self.meta().uid.as_deref()
     }
 
-    fn version(&self) -> u64 {
-        let version = self.meta().resource_version.as_deref();
-        version.map(parse_resource_version).unwrap_or_default()
+    fn version(&self) -> Option<NonZeroU64> {
+        parse_resource_version(self.meta().resource_version.as_deref()?)
     }
 }
 
@@ -93,8 +126,7 @@ pub struct Delta<T> {
 /// Objects of one kind, with an index: `index` returns the index values of an object.
 #[derive(Debug)]
 pub struct Cache<T, I = ()> {
-    /// By namespace; `""` is the whole cluster.
-    watches: BTreeMap<Arc<str>, Watch>,
+    watches: BTreeMap<WatchScope, Watch>,
     objects: BTreeMap<Key, Entry<T>>,
     index: fn(&T) -> Vec<I>,
     indexed: BTreeSet<(I, Key)>,
@@ -110,14 +142,14 @@ struct Watch {
     /// Number of lists that were started. Entries with a smaller number are not in the last one.
     lists: u32,
     /// All events up to this resourceVersion were delivered.
-    delivered: u64,
+    delivered: Option<NonZeroU64>,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     object: Arc<T>,
-    /// Zero if it is not a number.
-    version: u64,
+    /// Unknown also if the object may be older than its version suggests.
+    version: Option<NonZeroU64>,
     list: u32,
     /// Written by us, and not yet delivered by a watch.
     assumed: bool,
@@ -126,7 +158,7 @@ struct Entry<T> {
 impl<T: CachedObject> Cache<T> {
     /// A cache for one watch of the whole cluster.
     pub fn new() -> Self {
-        Self::indexed([""], |_| Vec::new())
+        Self::indexed([WatchScope::Cluster], |_| Vec::new())
     }
 }
 
@@ -137,15 +169,12 @@ impl<T: CachedObject> Default for Cache<T> {
 }
 
 impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
-    /// A cache for watches of these namespaces; `""` alone is a watch of the whole cluster.
-    pub fn indexed<'a>(
-        namespaces: impl IntoIterator<Item = &'a str>,
-        index: fn(&T) -> Vec<I>,
-    ) -> Self {
+    /// A cache for watches of these scopes.
+    pub fn indexed(scopes: impl IntoIterator<Item = WatchScope>, index: fn(&T) -> Vec<I>) -> Self {
         Self {
-            watches: namespaces
+            watches: scopes
                 .into_iter()
-                .map(|namespace| (namespace.into(), Watch::default()))
+                .map(|scope| (scope, Watch::default()))
                 .collect(),
             objects: BTreeMap::new(),
             index,
@@ -157,14 +186,13 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
 
     /// Forgets everything, as when its kind is no longer served.
     pub fn clear(&mut self) {
-        let namespaces: Vec<_> = self.watches.keys().cloned().collect();
-        *self = Self::indexed(namespaces.iter().map(|namespace| &**namespace), self.index);
+        let scopes: Vec<_> = self.watches.keys().cloned().collect();
+        *self = Self::indexed(scopes, self.index);
     }
 
-    /// Applies an event of the watch of that namespace (`""`: of the whole cluster). Returns the
-    /// changes that it made.
-    pub fn apply(&mut self, namespace: &str, event: WatchEvent<T>) -> Vec<Delta<T>> {
-        let Some(watch) = self.watches.get_mut(namespace) else {
+    /// Applies an event of the watch of that scope. Returns the changes that it made.
+    pub fn apply(&mut self, scope: &WatchScope, event: WatchEvent<T>) -> Vec<Delta<T>> {
+        let Some(watch) = self.watches.get_mut(scope) else {
             return Vec::new();
         };
         match event {
@@ -172,7 +200,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
                 watch.lists = watch.lists.wrapping_add(1);
                 // The list is made after these deletions, so it does not contain them.
                 self.tombstones
-                    .retain(|_, key| !namespace.is_empty() && *key.namespace != *namespace);
+                    .retain(|_, key| !scope.covers(&key.namespace));
                 Vec::new()
             }
             WatchEvent::Listed(object) => {
@@ -184,7 +212,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
                 watch.delivered = version;
                 watch.synced = true;
                 let list = watch.lists;
-                self.drop_unlisted(namespace, list, version)
+                self.drop_unlisted(scope, list, version)
             }
             WatchEvent::Applied(object) => {
                 watch.delivered = watch.delivered.max(object.version());
@@ -208,10 +236,12 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     /// Adds the API server's answer to a write of ours, before the watch delivers it.
     pub fn assume(&mut self, object: T) -> Option<Delta<T>> {
         let key = object.key();
-        let watch = self.watches.get(&key.namespace).or(self.watches.get(""))?;
+        let of_namespace = WatchScope::Namespace(Arc::clone(&key.namespace));
+        let watch = self.watches.get(&of_namespace);
+        let watch = watch.or_else(|| self.watches.get(&WatchScope::Cluster))?;
         let version = object.version();
         // The watch has delivered this state already, and its deletion.
-        if version != 0 && version <= watch.delivered && !self.objects.contains_key(&key) {
+        if version.is_some() && version <= watch.delivered && !self.objects.contains_key(&key) {
             return None;
         }
         self.put(object, watch.lists, true)
@@ -263,7 +293,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
             // The list is newer than what was cached before it, even if its resourceVersion is
             // smaller: a restored cluster starts over.
             if cached.version != object.version() {
-                cached.version = 0;
+                cached.version = None;
             }
             cached.list = list;
         }
@@ -282,7 +312,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
             self.undecodable.remove(&key);
         }
         if let Some(cached) = self.objects.get_mut(&key)
-            && version != 0
+            && version.is_some()
             && version <= cached.version
         {
             cached.assumed &= assumed;
@@ -311,7 +341,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
         let undecodable = self.undecodable.remove(&key).is_some();
         let version = parse_resource_version(&identity.resource_version);
         match self.objects.get(&key) {
-            Some(cached) if version != 0 && version < cached.version => None,
+            Some(cached) if version.is_some() && version < cached.version => None,
             Some(_) => self.remove(&key),
             None => undecodable.then_some(Delta {
                 key,
@@ -338,18 +368,26 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
         })
     }
 
-    fn drop_unlisted(&mut self, namespace: &str, list: u32, version: u64) -> Vec<Delta<T>> {
-        let inside = |key: &Key| namespace.is_empty() || *key.namespace == *namespace;
+    fn drop_unlisted(
+        &mut self,
+        scope: &WatchScope,
+        list: u32,
+        version: Option<NonZeroU64>,
+    ) -> Vec<Delta<T>> {
+        let inside = |key: &Key| scope.covers(&key.namespace);
         self.undecodable
             .retain(|key, listed| !inside(key) || *listed == list);
-        let first = Bound::Included(Key::new(namespace, ""));
+        let first = match scope {
+            WatchScope::Cluster => Bound::Unbounded,
+            WatchScope::Namespace(namespace) => Bound::Included(Key::new(namespace, "")),
+        };
         let gone: Vec<Key> = self
             .objects
             .range((first, Bound::Unbounded))
             .take_while(|(key, _)| inside(key))
             .filter(|(_, entry)| {
                 entry.list != list
-                    || (entry.assumed && entry.version != 0 && entry.version <= version)
+                    || (entry.assumed && entry.version.is_some() && entry.version <= version)
             })
             .map(|(key, _)| key.clone())
             .collect();
@@ -376,9 +414,10 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     }
 }
 
-/// A resourceVersion as a number; zero, which no object has, if it is none.
-pub fn parse_resource_version(resource_version: &str) -> u64 {
-    resource_version.parse().unwrap_or_default()
+/// A resourceVersion as a number, for comparisons; none if it is not a number. No object has the
+/// version zero, which means any version in requests.
+pub fn parse_resource_version(resource_version: &str) -> Option<NonZeroU64> {
+    resource_version.parse().ok()
 }
 
 #[cfg(test)]

@@ -28,8 +28,9 @@ pub struct MachineStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vmi_name: Option<String>,
     /// IP addresses of the guest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ip_addresses: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "GuestAddresses::is_unset")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub ip_addresses: GuestAddresses,
     /// Node that the machine runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
@@ -59,6 +60,44 @@ pub struct MachineStatus {
 }
 
 /// A disk that contains data.
+/// `status.ipAddresses` of a Machine: absent until a guest has run, then a list, empty while none runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
+pub enum GuestAddresses {
+    #[default]
+    NeverRan,
+    HasRun(Vec<String>),
+}
+
+impl GuestAddresses {
+    pub fn list(&self) -> &[String] {
+        match self {
+            Self::NeverRan => &[],
+            Self::HasRun(addresses) => addresses,
+        }
+    }
+
+    /// Whether the status has no field for them.
+    pub fn is_unset(&self) -> bool {
+        matches!(self, Self::NeverRan)
+    }
+}
+
+impl From<Option<Vec<String>>> for GuestAddresses {
+    fn from(addresses: Option<Vec<String>>) -> Self {
+        addresses.map_or(Self::NeverRan, Self::HasRun)
+    }
+}
+
+impl From<GuestAddresses> for Option<Vec<String>> {
+    fn from(addresses: GuestAddresses) -> Self {
+        match addresses {
+            GuestAddresses::NeverRan => None,
+            GuestAddresses::HasRun(addresses) => Some(addresses),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {

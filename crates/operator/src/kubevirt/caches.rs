@@ -12,7 +12,7 @@ use plan::kubevirt::{
     observed::{Node, Pod},
 };
 use runtime::{
-    cache::{Cache, Delta, Key, Trimmed},
+    cache::{Cache, Delta, Key, Trimmed, WatchScope},
     reflector::WatchEvent,
 };
 use serde_json::Value;
@@ -135,17 +135,29 @@ impl Caches {
     pub(super) fn on_event(&mut self, watched: &Watched, event: KindEvent) -> bool {
         match event {
             KindEvent::KubeVirt(change) => {
-                is_list(&change) | !self.kubevirts.apply("", *change).is_empty()
+                is_list(&change)
+                    | !self
+                        .kubevirts
+                        .apply(&WatchScope::Cluster, *change)
+                        .is_empty()
             }
             KindEvent::Definition(change) => {
-                is_list(&change) | !self.definitions.apply("", *change).is_empty()
+                is_list(&change)
+                    | !self
+                        .definitions
+                        .apply(&WatchScope::Cluster, *change)
+                        .is_empty()
             }
             KindEvent::Account(change) => {
-                is_list(&change) | !self.accounts.apply("", *change).is_empty()
+                is_list(&change)
+                    | !self
+                        .accounts
+                        .apply(&WatchScope::Cluster, *change)
+                        .is_empty()
             }
             KindEvent::Pod(change) => {
                 let ended = is_list(&change);
-                let is_relevant = has_changes(&self.pod_store.apply("", *change));
+                let is_relevant = has_changes(&self.pod_store.apply(&WatchScope::Cluster, *change));
                 if is_relevant {
                     self.pods = kept(&self.pod_store);
                 }
@@ -153,7 +165,8 @@ impl Caches {
             }
             KindEvent::Node(change) => {
                 let ended = is_list(&change);
-                let is_relevant = has_changes(&self.node_store.apply("", *change));
+                let is_relevant =
+                    has_changes(&self.node_store.apply(&WatchScope::Cluster, *change));
                 if is_relevant {
                     self.nodes = kept(&self.node_store);
                 }
@@ -173,7 +186,7 @@ impl Caches {
             version
         });
         let store = self.versions.entry(watched.clone()).or_default();
-        let differences = store.apply("", change);
+        let differences = store.apply(&WatchScope::Cluster, change);
         self.update_objects(watched, differences, live) | ended
     }
 

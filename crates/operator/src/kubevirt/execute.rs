@@ -244,7 +244,7 @@ impl Executor {
     }
 
     async fn create(&self, object: &Object, resource: &Resource) -> ExecuteResult {
-        let collection = resource.collection(&object.version, &object.id.namespace);
+        let collection = resource.collection(&object.version, object.id.namespace());
         match self.requests.create(&collection, &object.value()).await {
             Ok(created) => Ok(Self::observed(&object.id, &object.version, created)),
             // The answer to an earlier create was lost, or somebody else created it first.
@@ -350,7 +350,7 @@ fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, F
 fn path(resource: &Resource, version: &str, id: &Id) -> String {
     format!(
         "{}/{}",
-        resource.collection(version, &id.namespace),
+        resource.collection(version, id.namespace()),
         id.name
     )
 }

@@ -70,8 +70,8 @@ impl Resource {
         })
     }
 
-    /// Path of the objects of a namespace; of all namespaces if it is empty.
-    pub(super) fn in_namespace(&self, namespace: &str) -> String {
+    /// Path of the objects of a namespace; without one, of all objects.
+    pub(super) fn in_namespace(&self, namespace: Option<&str>) -> String {
         self.collection(&self.version, namespace)
     }
 
@@ -81,17 +81,16 @@ impl Resource {
     }
 
     /// Same as [`in_namespace`](Self::in_namespace), for a version.
-    pub(super) fn collection(&self, version: &str, namespace: &str) -> String {
+    pub(super) fn collection(&self, version: &str, namespace: Option<&str>) -> String {
         let (group, plural) = (&self.group, &self.plural);
         let root = if group.is_empty() {
             format!("/api/{version}")
         } else {
             format!("/apis/{group}/{version}")
         };
-        if namespace.is_empty() {
-            format!("{root}/{plural}")
-        } else {
-            format!("{root}/namespaces/{namespace}/{plural}")
+        match namespace {
+            None => format!("{root}/{plural}"),
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
         }
     }
 }
@@ -369,6 +368,9 @@ mod tests {
         kinds.update(listing("", "LimitRange", "limitranges").and(others));
         let found = kinds.resource("", "LimitRange").unwrap();
         assert_eq!(found.scope, Scope::Everywhere);
-        assert_eq!(found.in_namespace("a"), "/api/v1/namespaces/a/limitranges");
+        assert_eq!(
+            found.in_namespace(Some("a")),
+            "/api/v1/namespaces/a/limitranges"
+        );
     }
 }

@@ -120,10 +120,10 @@ impl Report {
     }
 
     /// Logs a refused write. A conflict is expected when somebody else writes the object.
-    pub(super) fn refusal(subject: &Id, code: u16, message: &str) {
+    pub(super) fn refusal(subject: &Id, code: Option<u16>, message: &str) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
         log_either!(
-            code == 409 => debug, else warn,
+            code == Some(409) => debug, else warn,
             kind,
             namespace,
             name,

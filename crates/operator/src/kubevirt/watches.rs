@@ -213,8 +213,8 @@ impl Watches {
     /// Watches the managed objects of a kind. Of SecurityContextConstraints all are watched.
     pub(super) fn objects(&self, resource: &Resource, seed: u64) -> BoxStream<'static, KindEvent> {
         let namespace = match resource.scope {
-            Scope::Own => self.namespace.as_str(),
-            Scope::Cluster | Scope::Everywhere => "",
+            Scope::Own => Some(self.namespace.as_str()),
+            Scope::Cluster | Scope::Everywhere => None,
         };
         let path = resource.collection(&resource.version, namespace);
         let (key, managers) = (

@@ -135,7 +135,7 @@ impl Webhook {
             let Some(resource) = kinds.resource(&id.group, &id.kind) else {
                 continue;
             };
-            let path = resource.in_namespace(&id.namespace);
+            let path = resource.in_namespace(id.namespace());
             match self
                 .requests
                 .create_dry_run(&path, &probe.object.value())

@@ -25,7 +25,7 @@ use plan::{
     machine::{CloneSources, CloudInitSecret, Kind, Known},
     naming,
 };
-use runtime::cache::{Cache, Key};
+use runtime::cache::{Cache, Key, WatchScope};
 use serde_json::Value;
 
 use self::affected::{IndexKey, index_keys, machine_of, networks_of};
@@ -87,7 +87,7 @@ pub(super) struct Caches {
     /// Disks whose create request got no answer, by Machine. After a restart the list shows them.
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
-    scopes: Vec<String>,
+    scopes: Vec<WatchScope>,
 }
 
 /// Cache of the operator's Secrets, which are watched only if the settings allow it.
@@ -99,9 +99,8 @@ struct Secrets {
 }
 
 impl Caches {
-    /// Caches of these namespaces; a single `""` stands for the whole cluster.
-    pub(super) fn new(scopes: Vec<String>) -> Self {
-        let of = || scopes.iter().map(String::as_str);
+    pub(super) fn new(scopes: Vec<WatchScope>) -> Self {
+        let of = || scopes.iter().cloned();
         Self {
             machines: Cache::indexed(of(), index_keys),
             networks: Cache::indexed(of(), |_| Vec::new()),
@@ -309,9 +308,10 @@ impl Caches {
         }
     }
 
-    /// Watch scope of a namespace; `""` if it is watched with the whole cluster, or has none.
-    pub(super) fn scope_of<'a>(&self, namespace: &'a str) -> &'a str {
-        let is_one = self.scopes.iter().any(|scope| scope == namespace);
-        if is_one { namespace } else { "" }
+    /// Scope of the watch that delivers the objects of a namespace.
+    pub(super) fn scope_of(&self, namespace: &str) -> WatchScope {
+        let mut scopes = self.scopes.iter();
+        let scope = scopes.find(|scope| scope.covers(namespace));
+        scope.cloned().unwrap_or(WatchScope::Cluster)
     }
 }

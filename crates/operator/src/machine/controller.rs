@@ -21,6 +21,7 @@ use kube::Client;
 use plan::{Fingerprint, machine::DigestKey};
 use runtime::{
     backoff::Random,
+    cache::WatchScope,
     control_loop::{self, Inputs},
     probes::Health,
     reflector::WatchEvent,
@@ -122,7 +123,7 @@ pub(super) struct Controller {
     options: Options,
     requests: Requests,
     caches: Caches,
-    scopes: Vec<String>,
+    scopes: Vec<WatchScope>,
     queue: WorkQueue<Subject>,
     retries: Retries,
     last_writes: BTreeMap<Subject, LastWrites>,
@@ -141,8 +142,8 @@ impl control_loop::Controller for Controller {
     const HAS_HEARTBEAT: bool = true;
 
     type Watched = Watched;
-    /// The namespace of the watch, and its event.
-    type WatchEvent = (String, KindEvent);
+    /// The scope of the watch, and its event.
+    type WatchEvent = (WatchScope, KindEvent);
     type Completed = Completed;
     type Query = CacheQuery;
 
@@ -159,7 +160,7 @@ impl control_loop::Controller for Controller {
         self.next_wake()
     }
 
-    fn on_event(&mut self, watched: Watched, (scope, event): (String, KindEvent)) {
+    fn on_event(&mut self, watched: Watched, (scope, event): (WatchScope, KindEvent)) {
         self.on_watch_event(watched, &scope, event);
     }
 
@@ -184,10 +185,7 @@ impl control_loop::Controller for Controller {
 impl Controller {
     pub(super) fn new(tools: Tools, queries: CacheQueries, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
-        let scopes = match options.namespaces.as_slice() {
-            [] => vec![String::new()],
-            namespaces => namespaces.to_vec(),
-        };
+        let scopes = WatchScope::of_namespaces(&options.namespaces);
         let mut caches =
             Caches::new(scopes.clone()).allow_clones_from(options.clone_source_namespaces.clone());
         if options.watch_secrets {
@@ -270,7 +268,7 @@ impl Controller {
         }
     }
 
-    fn on_watch_event(&mut self, watched: Watched, scope: &str, event: KindEvent) {
+    fn on_watch_event(&mut self, watched: Watched, scope: &WatchScope, event: KindEvent) {
         event.log(watched.name());
         match &event {
             KindEvent::Quota(WatchEvent::Applied(quota)) => {

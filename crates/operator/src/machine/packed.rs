@@ -60,6 +60,8 @@ pub(super) fn machine_of(metadata: &ObjectMeta) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use api::kubevirt::{ObservedInstance, ObservedVirtualMachine};
     use runtime::cache::CachedObject as _;
     use serde_json::{Value, json};
@@ -86,7 +88,10 @@ mod tests {
         let object: T = serde_json::from_value(object(rest)).unwrap();
         let packed = pack(&object);
         assert_eq!(packed.key(), Key::new("b", "a"));
-        assert_eq!((packed.uid(), packed.version()), (Some("c"), 17));
+        assert_eq!(
+            (packed.uid(), packed.version()),
+            (Some("c"), NonZeroU64::new(17))
+        );
         assert_eq!(packed.machine(), Some(&Key::new("b", "d")));
         assert_eq!(packed.unpack().unwrap(), object);
     }

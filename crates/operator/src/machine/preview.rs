@@ -22,7 +22,7 @@ use api::Time;
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::preview::Change;
-use runtime::cache::Key;
+use runtime::cache::{Key, WatchScope};
 use thiserror::Error;
 
 use self::{live::Live, secrets::Secrets, simulate::Simulation};
@@ -195,12 +195,13 @@ pub async fn preview(
 }
 
 /// Namespaces to list. A MachineClass may affect Machines in all namespaces.
-fn scopes(documents: &[GivenDocument]) -> Vec<String> {
-    let namespaces: BTreeSet<&str> = documents.iter().map(|it| &*it.key.namespace).collect();
-    if namespaces.contains("") {
-        return vec![String::new()];
+fn scopes(documents: &[GivenDocument]) -> Vec<WatchScope> {
+    let is_cluster_scoped = |it: &GivenDocument| it.kind == Kind::MachineClass;
+    if documents.iter().any(is_cluster_scoped) {
+        return vec![WatchScope::Cluster];
     }
-    namespaces.into_iter().map(str::to_owned).collect()
+    let namespaces: BTreeSet<&str> = documents.iter().map(|it| &*it.key.namespace).collect();
+    namespaces.into_iter().map(WatchScope::namespace).collect()
 }
 
 fn subject(given: &GivenDocument) -> Option<Subject> {

@@ -19,6 +19,7 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
 use runtime::{
     backoff::Random,
+    cache::WatchScope,
     reflector::{Config, WatchEvent, reflector},
 };
 use serde::de::DeserializeOwned;
@@ -59,8 +60,7 @@ struct WatchedKind {
     /// Whether the watch spans the cluster even if the operator is restricted to namespaces:
     /// cluster-scoped kinds, and KubeVirt resources, which are in KubeVirt's namespace.
     is_cluster_wide: bool,
-    /// Watches the kind in a namespace (`""`: all).
-    start: fn(Client, &str, u64) -> BoxStream<'static, KindEvent>,
+    start: fn(Client, &WatchScope, u64) -> BoxStream<'static, KindEvent>,
 }
 
 /// Declares the watched kinds: the variant of [`Watched`], the variant of [`KindEvent`] with the type of
@@ -259,15 +259,15 @@ impl Watched {
         self.kind().is_cluster_wide
     }
 
-    /// Watches the kind in these namespaces (`""`: all), with one connection each.
+    /// Watches the kind in these scopes, with one connection each.
     pub(super) fn start(
         self,
         client: &Client,
-        scopes: &[String],
+        scopes: &[WatchScope],
         seed: u64,
-    ) -> BoxStream<'static, (String, KindEvent)> {
+    ) -> BoxStream<'static, (WatchScope, KindEvent)> {
         if self.is_cluster_wide() {
-            return self.start_one(client, "", seed);
+            return self.start_one(client, &WatchScope::Cluster, seed);
         }
         let streams = scopes
             .iter()
@@ -279,23 +279,22 @@ impl Watched {
     fn start_one(
         self,
         client: &Client,
-        scope: &str,
+        scope: &WatchScope,
         seed: u64,
-    ) -> BoxStream<'static, (String, KindEvent)> {
+    ) -> BoxStream<'static, (WatchScope, KindEvent)> {
         let events = (self.kind().start)(client.clone(), scope, seed);
-        let scope = scope.to_owned();
+        let scope = scope.clone();
         events.map(move |event| (scope.clone(), event)).boxed()
     }
 }
 
-fn in_scope<T>(client: Client, scope: &str) -> Api<T>
+fn in_scope<T>(client: Client, scope: &WatchScope) -> Api<T>
 where
     T: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
-    if scope.is_empty() {
-        Api::all(client)
-    } else {
-        Api::namespaced(client, scope)
+    match scope {
+        WatchScope::Cluster => Api::all(client),
+        WatchScope::Namespace(namespace) => Api::namespaced(client, namespace),
     }
 }
 

@@ -85,7 +85,9 @@ impl Webhook {
         };
         let namespace = new.metadata.namespace.clone().unwrap_or_default();
         let machine = new.clone();
-        let facts = self.query(&namespace, move |caches| caches.facts_of_machine(&machine));
+        let facts = self.query(Some(&namespace), move |caches| {
+            caches.facts_of_machine(&machine)
+        });
         let (mut facts, unchecked) = match facts.await {
             Ok(Some(facts)) => (facts, None),
             Ok(None) => return Ok(Verdict::default()),
@@ -106,7 +108,7 @@ impl Webhook {
         let Some(class) = new.as_ref().or(old.as_ref()).cloned() else {
             return Ok(Verdict::default());
         };
-        let facts = self.query("", move |caches| caches.facts_of_class(&class));
+        let facts = self.query(None, move |caches| caches.facts_of_class(&class));
         let (facts, unchecked) = match facts.await {
             Ok(facts) => (facts.unwrap_or_default(), None),
             Err(unchecked) => (machine_class::ReviewContext::default(), Some(unchecked)),
@@ -133,7 +135,9 @@ impl Webhook {
         };
         let key = Key::of(&old.metadata);
         let namespace = key.namespace.clone();
-        let facts = self.query(&namespace, move |caches| caches.facts_of_network(&key));
+        let facts = self.query(Some(&namespace), move |caches| {
+            caches.facts_of_network(&key)
+        });
         let Some(users) = facts.await? else {
             return Ok(Verdict::default());
         };
@@ -144,15 +148,15 @@ impl Webhook {
     }
 
     /// Evaluates `query` on the caches of the running operator; none if it does not reconcile the
-    /// namespace.
+    /// namespace. Cluster-scoped resources have none.
     async fn query<T: Send + 'static>(
         &self,
-        namespace: &str,
+        namespace: Option<&str>,
         query: impl FnOnce(&Caches) -> Option<T> + Send + 'static,
     ) -> Result<Option<T>, Unchecked> {
-        let namespace = namespace.to_owned();
+        let namespace = namespace.map(str::to_owned);
         let answer = self.reader.query(move |caches| {
-            if !caches.covers(&namespace) {
+            if !caches.covers(namespace.as_deref()) {
                 return Ok(None);
             }
             query(caches).map(Some).ok_or(Unchecked::NotSynced)

@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+};
 
 use api::labels::{MANAGED_BY, MANAGER};
 use jiff::Timestamp;
@@ -17,7 +20,7 @@ use plan::{
     webhook_certificate::{Names, Observed},
 };
 use runtime::{
-    cache::{Cache, CachedObject, Key},
+    cache::{Cache, CachedObject, Key, WatchScope, parse_resource_version},
     metrics::Validity,
     reflector::WatchEvent,
     tls::Certificate,
@@ -52,8 +55,8 @@ impl CachedObject for ObservedSecret {
         Some(&self.version.uid)
     }
 
-    fn version(&self) -> u64 {
-        self.version.resource_version.parse().unwrap_or_default()
+    fn version(&self) -> Option<NonZeroU64> {
+        parse_resource_version(&self.version.resource_version)
     }
 }
 
@@ -155,7 +158,10 @@ impl CertificateCache {
         };
         let is_new = !self
             .secret
-            .apply("", change.map(|secret| ObservedSecret::of(&secret)))
+            .apply(
+                &WatchScope::Cluster,
+                change.map(|secret| ObservedSecret::of(&secret)),
+            )
             .is_empty();
         if let Some(secret) = current.filter(|_| is_new) {
             self.serve(&secret, certificate);
@@ -165,13 +171,15 @@ impl CertificateCache {
 
     /// Applies an event of the Secret with the CA.
     pub(super) fn on_authority(&mut self, change: WatchEvent<Secret>) {
-        self.authority
-            .apply("", change.map(|secret| ObservedSecret::of(&secret)));
+        self.authority.apply(
+            &WatchScope::Cluster,
+            change.map(|secret| ObservedSecret::of(&secret)),
+        );
         self.update_pairs();
     }
 
     pub(super) fn on_configuration(&mut self, change: WatchEvent<ValidatingWebhookConfiguration>) {
-        self.configuration.apply("", change);
+        self.configuration.apply(&WatchScope::Cluster, change);
         self.update_pairs();
     }
 

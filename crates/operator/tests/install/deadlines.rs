@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use plan::kubevirt::target::Speed;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::{harness::objects, scenario::InstallScenario};
 
 /// Factor by which the operator's deadlines are shorter in real time.
-const SPEED: u32 = 10;
+const SPEED: Speed = Speed::times(10);
 
 impl InstallScenario {
     /// Starts the operator with short deadlines in real time, for scenarios in which a deadline passes.

@@ -39,6 +39,11 @@ impl Id {
     pub fn is(&self, group: &str, kind: &str) -> bool {
         &*self.group == group && &*self.kind == kind
     }
+
+    /// None for cluster-scoped objects.
+    pub fn namespace(&self) -> Option<&str> {
+        Some(&*self.namespace).filter(|namespace| !namespace.is_empty())
+    }
 }
 
 impl Id {
@@ -51,8 +56,8 @@ impl Id {
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
+        if let Some(namespace) = self.namespace() {
+            write!(f, "{namespace}/")?;
         }
         f.write_str(&self.name)
     }

@@ -210,11 +210,11 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// The status code; zero without an answer.
-    pub fn code(self) -> u16 {
+    /// The status code of the answer, if there was one.
+    pub fn code(self) -> Option<u16> {
         match self {
-            Self::Status(code) => code,
-            Self::Unanswered | Self::NotSent => 0,
+            Self::Status(code) => Some(code),
+            Self::Unanswered | Self::NotSent => None,
         }
     }
 }

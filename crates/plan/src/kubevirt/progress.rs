@@ -13,7 +13,7 @@ use k8s_openapi::jiff::SignedDuration;
 use super::{
     action::Wait,
     observed::Observed,
-    stages::{Stage, StageOutcome, later, scaled},
+    stages::{Stage, StageOutcome, later},
     status,
 };
 use crate::conditions::bounded;
@@ -50,7 +50,7 @@ pub(super) fn progress(
     }
     let speed = observed.operator.speed;
     let since = status::since(observed.kubevirt, stage, now);
-    let detailed_from = later(&since, scaled(DETAIL_AFTER, speed));
+    let detailed_from = later(&since, speed.scale(DETAIL_AFTER));
     let names = bounded(format!("{prefix}: {}", names(&outcome.waits)));
     if now.0 < detailed_from.0 {
         outcome.requeue_at(detailed_from);
@@ -78,7 +78,7 @@ pub(super) fn progress(
     } else {
         DETAIL_AFTER
     };
-    let due = later(written, scaled(interval, speed));
+    let due = later(written, speed.scale(interval));
     if now.0 < due.0 {
         outcome.requeue_at(due);
         return Some(Progress {

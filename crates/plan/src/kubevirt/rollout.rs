@@ -97,11 +97,13 @@ pub(super) enum RenderResult {
     Rendered(Box<Rendered>),
 }
 
-/// Whether a rollout from one version to another is an update.
-pub fn is_update(to: &str, from: &str) -> bool {
+/// Whether a rollout to a version, from one that is deployed, is an update.
+pub fn is_update(to: &str, from: Option<&str>) -> bool {
     let version = |text: &str| Version::parse(text.strip_prefix('v').unwrap_or(text)).ok();
+    let Some(from) = from else {
+        return false;
+    };
     match (version(to), version(from)) {
-        _ if from.is_empty() => false,
         (Some(to), Some(from)) => to.cmp_precedence(&from) == Ordering::Greater,
         // A name that is not a version may be newer, so the nodes come first.
         _ => true,
@@ -199,7 +201,7 @@ fn install(
                 .status
                 .as_ref()
                 .and_then(|status| status.observed_kube_virt_version.as_deref())
-                .unwrap_or_default();
+                .filter(|version| !version.is_empty());
             let components = if is_update(&target.version, from) {
                 UPDATE
             } else {
@@ -290,16 +292,20 @@ mod tests {
     use super::is_update;
 
     #[rstest]
-    #[case("v0.15.0", "v0.14.0", true)]
-    #[case("v0.14.0", "v0.15.0", false)]
-    #[case("v0.15.0", "v0.15.0", false)]
-    #[case("devel", "v0.14.0", true)]
-    #[case("0.15.0", "0.14.0", true)]
-    #[case("0.14.0", "0.15.0", false)]
-    #[case("0.15.0", "0.15.0", false)]
-    #[case("devel", "0.14.0", true)]
-    #[case("devel", "", false)]
-    fn a_higher_version_is_an_update(#[case] to: &str, #[case] from: &str, #[case] expected: bool) {
+    #[case("v0.15.0", Some("v0.14.0"), true)]
+    #[case("v0.14.0", Some("v0.15.0"), false)]
+    #[case("v0.15.0", Some("v0.15.0"), false)]
+    #[case("devel", Some("v0.14.0"), true)]
+    #[case("0.15.0", Some("0.14.0"), true)]
+    #[case("0.14.0", Some("0.15.0"), false)]
+    #[case("0.15.0", Some("0.15.0"), false)]
+    #[case("devel", Some("0.14.0"), true)]
+    #[case("devel", None, false)]
+    fn a_higher_version_is_an_update(
+        #[case] to: &str,
+        #[case] from: Option<&str>,
+        #[case] expected: bool,
+    ) {
         assert_eq!(is_update(to, from), expected);
     }
 }

@@ -17,6 +17,7 @@ use super::{
     action::{Action, Step, Wait},
     object::{Id, Live, Object},
     observed::Observed,
+    target::Speed,
 };
 
 pub(super) use context::{StageContext, delete};
@@ -136,21 +137,14 @@ impl Stage {
         }
     }
 
-    /// Duration after which the stage counts as stalled, on a cluster whose time runs `speed` times
-    /// as fast.
-    pub fn deadline(self, speed: u32) -> SignedDuration {
+    /// Duration after which the stage counts as stalled.
+    pub fn deadline(self, speed: Speed) -> SignedDuration {
         let deadline = SignedDuration::from_mins(match self {
             Self::Strategy => 5,
             _ => 10,
         });
-        scaled(deadline, speed)
+        speed.scale(deadline)
     }
-}
-
-/// A duration on a cluster whose time runs `speed` times as fast.
-pub(super) fn scaled(duration: SignedDuration, speed: u32) -> SignedDuration {
-    let speed = i32::try_from(speed.max(1)).unwrap_or(i32::MAX);
-    duration / speed
 }
 
 /// The stage that writes an object.

@@ -4,9 +4,10 @@
 //! that. A setting that changes no object of the strategy changes no ID and causes no rollout. Settings
 //! with their default value are omitted, so a later operator with more settings computes the same ID.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, num::NonZeroU32};
 
 use api::kubevirt::install::{KubeVirt, KubeVirtSpec};
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -76,8 +77,34 @@ pub struct Operator {
     pub passthrough: BTreeMap<String, String>,
     /// Service account of strategy Jobs.
     pub service_account: String,
-    /// Divisor of deadlines, for a cluster whose time runs faster; 0 and 1 have no effect.
-    pub speed: u32,
+    pub speed: Speed,
+}
+
+/// How many times as fast as real time a cluster runs, such as the sandbox: the divisor of deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed(NonZeroU32);
+
+impl Speed {
+    pub const REAL_TIME: Self = Self(NonZeroU32::MIN);
+
+    /// A multiple of real time. Zero is none, so it becomes real time.
+    pub const fn times(factor: u32) -> Self {
+        match NonZeroU32::new(factor) {
+            Some(factor) => Self(factor),
+            None => Self::REAL_TIME,
+        }
+    }
+
+    /// A duration of real time on that cluster.
+    pub(super) fn scale(self, duration: SignedDuration) -> SignedDuration {
+        duration / i32::try_from(self.0.get()).unwrap_or(i32::MAX)
+    }
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self::REAL_TIME
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

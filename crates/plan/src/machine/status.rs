@@ -28,7 +28,9 @@ pub use self::addresses::trim_addresses;
 
 use std::time::Duration;
 
-use api::{Condition, DiskStatus, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
+use api::{
+    Condition, DiskStatus, GuestAddresses, MachineStatus, Phase, Time, kubevirt::ObservedInstance,
+};
 
 use self::{
     addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness,
@@ -198,8 +200,10 @@ fn status(
     // A finished instance has no node and no addresses.
     let instance = view.instance.filter(|it| !it.status.phase.is_final());
     let size = Size::of(view, &old);
-    // Empty, rather than absent, once there was a guest.
-    let has_run = phase == Some(Phase::Running) || old.ip_addresses.is_some();
+    let ip_addresses = match old.ip_addresses {
+        GuestAddresses::NeverRan if phase != Some(Phase::Running) => GuestAddresses::NeverRan,
+        _ => GuestAddresses::HasRun(addresses(view, instance).map_or_else(Vec::new, |it| it.shown)),
+    };
     let vm = view.vm.map(|vm| &vm.metadata);
     MachineStatus {
         phase,
@@ -212,8 +216,7 @@ fn status(
             None => None,
         },
         vmi_name: instance.and_then(|it| it.metadata.name.clone()),
-        ip_addresses: has_run
-            .then(|| addresses(view, instance).map_or_else(Vec::new, |it| it.shown)),
+        ip_addresses,
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus: size.vcpus,
         memory: size.memory,

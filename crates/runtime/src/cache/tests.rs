@@ -67,16 +67,20 @@ fn from_to(old: &str, new: &str) -> Versions {
 }
 
 fn apply(cache: &mut Cache<ConfigMap>, event: WatchEvent<ConfigMap>) -> Vec<(String, Versions)> {
-    cache.apply("", event).iter().map(summary).collect()
+    cache
+        .apply(&WatchScope::Cluster, event)
+        .iter()
+        .map(summary)
+        .collect()
 }
 
 fn listed(objects: Vec<ConfigMap>, version: &str) -> Cache<ConfigMap> {
     let mut cache = Cache::new();
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     for object in objects {
-        cache.apply("", WatchEvent::Listed(object));
+        cache.apply(&WatchScope::Cluster, WatchEvent::Listed(object));
     }
-    cache.apply("", list_completed(version));
+    cache.apply(&WatchScope::Cluster, list_completed(version));
     cache
 }
 
@@ -101,13 +105,13 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_cache_is_synced_when_the_first_list_is_complete() {
     let mut cache = Cache::new();
     assert!(!cache.synced());
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     let deltas = apply(&mut cache, WatchEvent::Listed(object("n/a", "1", "5")));
     assert_eq!(deltas, [("n/a".to_owned(), from_to("", "5"))]);
     assert!(!cache.synced());
-    cache.apply("", list_completed("7"));
+    cache.apply(&WatchScope::Cluster, list_completed("7"));
     assert!(cache.synced());
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     assert!(cache.synced(), "while it lists again it is merely old");
 }
 
@@ -125,7 +129,7 @@ fn deltas_have_the_old_and_the_new_object() {
 #[test]
 fn a_list_drops_objects_that_were_deleted_while_the_watch_was_down() {
     let mut cache = listed(vec![object("n/a", "1", "5"), object("n/b", "2", "6")], "7");
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     assert!(apply(&mut cache, WatchEvent::Listed(object("n/b", "2", "6"))).is_empty());
     assert_eq!(
         cache.objects.len(),
@@ -139,10 +143,16 @@ fn a_list_drops_objects_that_were_deleted_while_the_watch_was_down() {
 #[test]
 fn a_restarted_list_drops_only_what_it_does_not_contain() {
     let mut cache = listed(vec![object("n/a", "1", "5")], "7");
-    cache.apply("", WatchEvent::ListStarted);
-    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
-    cache.apply("", WatchEvent::ListStarted);
-    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Listed(object("n/a", "1", "5")),
+    );
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Listed(object("n/a", "1", "5")),
+    );
     assert!(apply(&mut cache, list_completed("20")).is_empty());
     assert_eq!(cache.objects.len(), 1);
 }
@@ -150,10 +160,10 @@ fn a_restarted_list_drops_only_what_it_does_not_contain() {
 #[test]
 fn a_list_of_a_restored_cluster_replaces_greater_versions() {
     let mut cache = listed(vec![object("n/a", "1", "500")], "700");
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     let deltas = apply(&mut cache, WatchEvent::Listed(object("n/a", "1", "50")));
     assert_eq!(deltas, [("n/a".to_owned(), from_to("500", "50"))]);
-    cache.apply("", list_completed("70"));
+    cache.apply(&WatchScope::Cluster, list_completed("70"));
     assert_eq!(cached(&cache), pairs(&[("n/a", "50")]));
     assert!(cache.assume(object("n/b", "2", "71")).is_some());
 }
@@ -207,8 +217,11 @@ fn a_deleted_object_does_not_come_back() {
 #[test]
 fn an_answer_after_the_deletion_event_is_ignored() {
     let mut cache = listed(Vec::new(), "7");
-    cache.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
-    cache.apply("", deleted("n/a", "1", "11"));
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Applied(object("n/a", "1", "10")),
+    );
+    cache.apply(&WatchScope::Cluster, deleted("n/a", "1", "11"));
     assert!(cache.assume(object("n/a", "1", "10")).is_none());
     assert!(cache.objects.is_empty());
 }
@@ -217,11 +230,14 @@ fn an_answer_after_the_deletion_event_is_ignored() {
 fn a_list_keeps_later_writes_and_drops_objects_deleted_before_it() {
     let mut cache = listed(Vec::new(), "7");
     cache.assume(object("n/before", "1", "8"));
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     cache.assume(object("n/during", "2", "9"));
     cache.assume(object("n/after", "3", "12"));
-    cache.apply("", WatchEvent::Listed(object("n/listed", "4", "6")));
-    cache.apply("", list_completed("10"));
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Listed(object("n/listed", "4", "6")),
+    );
+    cache.apply(&WatchScope::Cluster, list_completed("10"));
     assert_eq!(
         cached(&cache),
         pairs(&[("n/after", "12"), ("n/listed", "6")])
@@ -231,10 +247,13 @@ fn a_list_keeps_later_writes_and_drops_objects_deleted_before_it() {
 #[test]
 fn a_list_does_not_undo_a_later_write() {
     let mut cache = listed(vec![object("n/a", "1", "5")], "7");
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     cache.assume(object("n/a", "1", "12"));
-    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
-    cache.apply("", list_completed("10"));
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Listed(object("n/a", "1", "5")),
+    );
+    cache.apply(&WatchScope::Cluster, list_completed("10"));
     assert_eq!(cached(&cache), pairs(&[("n/a", "12")]));
 }
 
@@ -249,13 +268,16 @@ fn an_undecodable_object_keeps_its_last_state() {
     assert_eq!(deltas, [("n/a".to_owned(), from_to("5", "5"))]);
     assert!(cache.undecodable.contains_key(&key("n/a")));
 
-    cache.apply("", WatchEvent::ListStarted);
-    cache.apply("", undecodable("8"));
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, undecodable("8"));
     assert!(apply(&mut cache, list_completed("9")).is_empty());
     assert_eq!(cache.objects.len(), 1);
     assert!(cache.undecodable.contains_key(&key("n/a")));
 
-    cache.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Applied(object("n/a", "1", "10")),
+    );
     assert!(!cache.undecodable.contains_key(&key("n/a")));
 }
 
@@ -283,19 +305,25 @@ fn the_index_follows_the_objects() {
         let labels = object.metadata.labels.iter().flatten();
         labels.map(|(_, owner)| owner.clone()).collect()
     };
-    let mut cache = Cache::indexed([""], index);
+    let mut cache = Cache::indexed([WatchScope::Cluster], index);
     let names = |cache: &Cache<ConfigMap, String>, owner: &str| -> Vec<String> {
         let found = cache.by_index(&owner.to_owned());
         found.map(|(key, _)| key.to_string()).collect()
     };
-    cache.apply("", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::Cluster, WatchEvent::ListStarted);
     for name in ["n/b", "n/a", "m/c"] {
-        cache.apply("", WatchEvent::Listed(owned(name, name, "5", "x")));
+        cache.apply(
+            &WatchScope::Cluster,
+            WatchEvent::Listed(owned(name, name, "5", "x")),
+        );
     }
-    cache.apply("", list_completed("7"));
+    cache.apply(&WatchScope::Cluster, list_completed("7"));
     assert_eq!(names(&cache, "x"), ["m/c", "n/a", "n/b"]);
 
-    cache.apply("", WatchEvent::Applied(owned("n/a", "n/a", "8", "y")));
+    cache.apply(
+        &WatchScope::Cluster,
+        WatchEvent::Applied(owned("n/a", "n/a", "8", "y")),
+    );
     cache.assume_deleted(&key("n/b"), "n/b");
     assert_eq!(names(&cache, "x"), ["m/c"]);
     assert_eq!(names(&cache, "y"), ["n/a"]);
@@ -304,24 +332,30 @@ fn the_index_follows_the_objects() {
 
 #[test]
 fn watches_of_several_namespaces_are_independent() {
-    let mut cache = Cache::indexed(["m", "n"], |_: &ConfigMap| Vec::<()>::new());
+    let mut cache = Cache::indexed(["m", "n"].map(WatchScope::namespace), |_: &ConfigMap| {
+        Vec::<()>::new()
+    });
     for namespace in ["m", "n"] {
         assert!(!cache.synced());
-        cache.apply(namespace, WatchEvent::ListStarted);
+        let scope = WatchScope::namespace(namespace);
+        cache.apply(&scope, WatchEvent::ListStarted);
         let name = format!("{namespace}/a");
-        cache.apply(namespace, WatchEvent::Listed(object(&name, namespace, "5")));
-        cache.apply(namespace, list_completed("7"));
+        cache.apply(&scope, WatchEvent::Listed(object(&name, namespace, "5")));
+        cache.apply(&scope, list_completed("7"));
     }
     assert!(cache.synced());
 
-    cache.apply("m", WatchEvent::Applied(object("m/b", "3", "20")));
+    cache.apply(
+        &WatchScope::namespace("m"),
+        WatchEvent::Applied(object("m/b", "3", "20")),
+    );
     assert!(
         cache.assume(object("n/b", "4", "15")).is_some(),
         "watches of different namespaces are independent"
     );
-    cache.apply("m", WatchEvent::ListStarted);
+    cache.apply(&WatchScope::namespace("m"), WatchEvent::ListStarted);
     let deltas: Vec<_> = cache
-        .apply("m", list_completed("30"))
+        .apply(&WatchScope::namespace("m"), list_completed("30"))
         .iter()
         .map(summary)
         .collect();

@@ -1,6 +1,6 @@
 //! Objects of which the cache stores a part, or another form.
 
-use std::ops::Deref;
+use std::{num::NonZeroU64, ops::Deref};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -11,7 +11,7 @@ use super::{CachedObject, Key, parse_resource_version};
 pub struct Trimmed<T> {
     key: Key,
     uid: Option<Box<str>>,
-    version: u64,
+    version: Option<NonZeroU64>,
     pub object: T,
 }
 
@@ -21,7 +21,7 @@ impl<T> Trimmed<T> {
         Self {
             key: Key::of(metadata),
             uid: metadata.uid.as_deref().map(Box::from),
-            version: version.map(parse_resource_version).unwrap_or_default(),
+            version: version.and_then(parse_resource_version),
             object,
         }
     }
@@ -56,7 +56,7 @@ impl<T> CachedObject for Trimmed<T> {
         self.uid.as_deref()
     }
 
-    fn version(&self) -> u64 {
+    fn version(&self) -> Option<NonZeroU64> {
         self.version
     }
 }

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, WatchScope};
 use faults::{Fault, Faults};
 
 type Events<T> = Pin<Box<dyn Stream<Item = WatchEvent<T>> + Send>>;
@@ -209,7 +209,7 @@ async fn a_new_list_finds_deletions_after_the_history_was_compacted() {
     let mut store = Cache::new();
     while !store.synced() {
         let event = events.next().await.unwrap();
-        store.apply("", event);
+        store.apply(&WatchScope::Cluster, event);
     }
     assert!(within(&mut events, Duration::from_secs(1)).await.is_empty());
 
@@ -225,7 +225,7 @@ async fn a_new_list_finds_deletions_after_the_history_was_compacted() {
     let end = Instant::now() + Duration::from_secs(600);
     while let Ok(Some(event)) = tokio::time::timeout_at(end, events.next()).await {
         let last = matches!(event, WatchEvent::ListCompleted { .. });
-        for delta in store.apply("", event) {
+        for delta in store.apply(&WatchScope::Cluster, event) {
             if delta.new.is_none() {
                 deleted.push(delta.key);
             }

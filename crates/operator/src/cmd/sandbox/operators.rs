@@ -124,7 +124,7 @@ pub(super) async fn kubevirt(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             image: Some(format!("{REGISTRY}/virt-operator:{VERSION}")),
             service_account: STRATEGY_ACCOUNT.to_owned(),
-            speed: speed.factor(),
+            speed: target::Speed::times(speed.factor()),
             ..target::Operator::default()
         },
         ..kubevirt::Options::default()

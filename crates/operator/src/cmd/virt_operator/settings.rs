@@ -5,7 +5,10 @@ mod tests;
 
 use std::{collections::BTreeMap, ffi::OsString, num::NonZeroU32, path::PathBuf};
 
-use plan::kubevirt::{job::STRATEGY_ACCOUNT, target::Operator};
+use plan::kubevirt::{
+    job::STRATEGY_ACCOUNT,
+    target::{Operator, Speed},
+};
 use runtime::probes::BindAddress;
 use tracing::info;
 
@@ -208,7 +211,7 @@ impl Identity {
                 .collect(),
             service_account: given(strategy_service_account)
                 .unwrap_or_else(|| STRATEGY_ACCOUNT.to_owned()),
-            speed: 1,
+            speed: Speed::REAL_TIME,
         }
     }
 }

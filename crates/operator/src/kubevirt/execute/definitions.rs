@@ -36,14 +36,14 @@ impl Executor {
             let page = self.page(&collection, None, rest.as_deref()).await?;
             let is_alive = |item: &&PartialObject| item.metadata.deletion_timestamp.is_none();
             let left = page.items.iter().filter(is_alive);
-            namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
+            namespaces.extend(left.map(|item| item.metadata.namespace.clone()));
             rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
             if rest.is_none() {
                 break;
             }
         }
         for namespace in &namespaces {
-            let path = collection.in_namespace(namespace);
+            let path = collection.in_namespace(namespace.as_deref());
             self.requests.delete_collection(&path).await?;
         }
         let page = self.page(&collection, Some(COUNTED), None).await?;
@@ -71,7 +71,7 @@ impl Executor {
         rest: Option<&str>,
     ) -> Result<MetadataList, Failure> {
         let limit = limit.unwrap_or(PAGE_SIZE);
-        let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
+        let mut path = format!("{}?limit={limit}", resource.in_namespace(None));
         if let Some(rest) = rest {
             path = format!("{path}&continue={rest}");
         }

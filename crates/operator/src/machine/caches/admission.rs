@@ -31,10 +31,10 @@ struct MetadataOnly {
 }
 
 impl Caches {
-    /// Whether this operator reconciles the resources of a namespace (`""`: cluster-scoped ones).
-    pub(in crate::machine) fn covers(&self, namespace: &str) -> bool {
+    /// Whether this operator reconciles the resources of a namespace; none for cluster-scoped ones.
+    pub(in crate::machine) fn covers(&self, namespace: Option<&str>) -> bool {
         let mut scopes = self.scopes.iter();
-        namespace.is_empty() || scopes.any(|scope| scope.is_empty() || scope == namespace)
+        namespace.is_none_or(|namespace| scopes.any(|scope| scope.covers(namespace)))
     }
 
     /// Facts for the review of a Machine; none before the caches are synced.
@@ -150,7 +150,7 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
-    use runtime::reflector::WatchEvent;
+    use runtime::{cache::WatchScope, reflector::WatchEvent};
     use serde_json::{Value, json};
 
     use super::*;
@@ -170,10 +170,16 @@ mod tests {
 
     /// Synced caches with these Machines only.
     fn caches(machines: impl IntoIterator<Item = Machine>) -> Caches {
-        let mut caches = Caches::new(vec![String::new()]);
-        caches.on_event("", KindEvent::Machine(WatchEvent::ListStarted));
+        let mut caches = Caches::new(vec![WatchScope::Cluster]);
+        caches.on_event(
+            &WatchScope::Cluster,
+            KindEvent::Machine(WatchEvent::ListStarted),
+        );
         for machine in machines {
-            caches.on_event("", KindEvent::Machine(WatchEvent::Listed(machine)));
+            caches.on_event(
+                &WatchScope::Cluster,
+                KindEvent::Machine(WatchEvent::Listed(machine)),
+            );
         }
         let end = || "2".to_owned();
         for event in [
@@ -193,7 +199,7 @@ mod tests {
                 resource_version: end(),
             }),
         ] {
-            caches.on_event("", event);
+            caches.on_event(&WatchScope::Cluster, event);
         }
         caches
     }
@@ -229,11 +235,11 @@ mod tests {
 
     #[test]
     fn there_are_no_facts_before_the_caches_are_synced() {
-        let mut caches = Caches::new(vec![String::new()]);
+        let mut caches = Caches::new(vec![WatchScope::Cluster]);
         let wanted = machine("a", "web", &json!({}));
         assert!(caches.facts_of_machine(&wanted).is_none());
         caches.on_event(
-            "",
+            &WatchScope::Cluster,
             KindEvent::Machine(WatchEvent::ListCompleted {
                 resource_version: "2".to_owned(),
             }),

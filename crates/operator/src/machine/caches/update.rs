@@ -14,7 +14,7 @@ use plan::{
     machine::{Kind, Known},
 };
 use runtime::{
-    cache::{Cache, CachedObject, Delta, Key},
+    cache::{Cache, CachedObject, Delta, Key, WatchScope},
     reflector::WatchEvent,
 };
 use serde::de::DeserializeOwned;
@@ -36,7 +36,7 @@ use crate::machine::{
 };
 
 impl Caches {
-    pub(in crate::machine) fn on_event(&mut self, scope: &str, event: KindEvent) -> Affected {
+    pub(in crate::machine) fn on_event(&mut self, scope: &WatchScope, event: KindEvent) -> Affected {
         match event {
             KindEvent::Definition(change) => {
                 let changed = self.definitions.apply(scope, change);

@@ -14,7 +14,7 @@ use kube::{
 use plan::machine::{References, build, resolve};
 use runtime::{
     backoff::Random,
-    cache::Key,
+    cache::{Key, WatchScope},
     reflector::{Config, WatchEvent, reflector},
 };
 use serde::de::DeserializeOwned;
@@ -41,8 +41,8 @@ pub(super) struct Live {
 }
 
 enum Listed {
-    Events(Vec<(String, KindEvent)>),
-    Untrimmed(Kind, String, Vec<DynamicObject>),
+    Events(Vec<(WatchScope, KindEvent)>),
+    Untrimmed(Kind, WatchScope, Vec<DynamicObject>),
 }
 
 impl Live {
@@ -84,10 +84,14 @@ impl Live {
         found
     }
 
-    /// Lists these namespaces; a single `""` stands for the whole cluster.
-    pub(super) async fn list(client: &Client, scopes: Vec<String>) -> Result<Self, PreviewError> {
+    /// Lists the objects of these scopes.
+    pub(super) async fn list(
+        client: &Client,
+        scopes: Vec<WatchScope>,
+    ) -> Result<Self, PreviewError> {
         let mut caches = Caches::new(scopes.clone());
-        for (scope, event) in list_events(client, Watched::Definitions, "").await? {
+        for (scope, event) in list_events(client, Watched::Definitions, WatchScope::Cluster).await?
+        {
             caches.on_event(&scope, event);
         }
         let required = [Watched::Machines, Watched::Networks, Watched::Classes];
@@ -106,10 +110,10 @@ impl Live {
                 !unread.contains(kind)
             })
             .filter(|kind| caches.is_served(*kind));
-        let wanted: Vec<(Watched, String)> = kinds
+        let wanted: Vec<(Watched, WatchScope)> = kinds
             .flat_map(|kind| {
                 let scopes = if kind.is_cluster_wide() {
-                    vec![String::new()]
+                    vec![WatchScope::Cluster]
                 } else {
                     scopes.clone()
                 };
@@ -138,7 +142,7 @@ impl Live {
         Ok(live)
     }
 
-    fn insert(&mut self, kind: Kind, scope: &str, objects: Vec<DynamicObject>) {
+    fn insert(&mut self, kind: Kind, scope: &WatchScope, objects: Vec<DynamicObject>) {
         for object in objects {
             let key = Key::of(&object.metadata);
             let Ok(value) = serde_json::to_value(object) else {
@@ -163,8 +167,8 @@ impl Live {
             if let Resource::StorageClass(class) = resource {
                 let mut class = StorageClass::clone(class);
                 class.metadata.resource_version = None;
-                self.caches
-                    .on_event("", KindEvent::StorageClass(WatchEvent::Applied(class)));
+                let event = KindEvent::StorageClass(WatchEvent::Applied(class));
+                self.caches.on_event(&WatchScope::Cluster, event);
             }
         }
     }
@@ -228,7 +232,11 @@ pub(super) fn networks_of(value: &Value) -> Vec<Subject> {
         .collect()
 }
 
-async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed, PreviewError> {
+async fn list(
+    client: &Client,
+    watched: Watched,
+    scope: WatchScope,
+) -> Result<Listed, PreviewError> {
     let (kind, resource) = match watched {
         Watched::Machines => (Kind::Machine, resource::<Machine>()),
         Watched::Networks => (
@@ -237,14 +245,13 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
         ),
         Watched::Classes => (Kind::MachineClass, resource::<MachineClass>()),
         _ => {
-            let events = list_events(client, watched, &scope).await;
+            let events = list_events(client, watched, scope).await;
             return events.map(Listed::Events);
         }
     };
-    let api: Api<DynamicObject> = if scope.is_empty() {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        Api::namespaced_with(client.clone(), &scope, &resource)
+    let api: Api<DynamicObject> = match &scope {
+        WatchScope::Cluster => Api::all_with(client.clone(), &resource),
+        WatchScope::Namespace(name) => Api::namespaced_with(client.clone(), name, &resource),
     };
     let changes = reflector(api, Config::default(), Random::seeded(0), |object| object);
     let progress = |change: &WatchEvent<DynamicObject>| Progress::of(change);
@@ -267,9 +274,9 @@ fn resource<K: kube::Resource<DynamicType = ()>>() -> ApiResource {
 async fn list_events(
     client: &Client,
     watched: Watched,
-    scope: &str,
-) -> Result<Vec<(String, KindEvent)>, PreviewError> {
-    let events = watched.start(client, &[scope.to_owned()], 0);
+    scope: WatchScope,
+) -> Result<Vec<(WatchScope, KindEvent)>, PreviewError> {
+    let events = watched.start(client, &[scope], 0);
     let events = collect_list(events, |(_, event)| event.progress(), watched.name()).await;
     events.map_err(PreviewError::NotListed)
 }

@@ -116,7 +116,7 @@ impl Simulation {
             "the API server accepts the document, but this version of kubevirt-operator cannot \
              decode it",
         )?;
-        let scope = self.caches.scope_of(&given.key.namespace).to_owned();
+        let scope = self.caches.scope_of(&given.key.namespace);
         self.caches.on_event(&scope, event);
         Ok(())
     }

@@ -67,6 +67,7 @@ impl CacheReader {
 
 #[cfg(test)]
 mod tests {
+    use runtime::cache::WatchScope;
     use tokio::time::Instant;
 
     use super::*;
@@ -104,9 +105,9 @@ mod tests {
         let queries = CacheQueries::default();
         let reader = queries.reader();
         let mut queries = queries.into_receiver();
-        let asking = tokio::spawn(async move { reader.query(|caches| caches.covers("a")).await });
+        let asking = tokio::spawn(async move { reader.query(|caches| caches.covers(Some("a"))).await });
         let query = queries.recv().await.unwrap();
-        query(&Caches::new(vec![String::new()]));
+        query(&Caches::new(vec![WatchScope::Cluster]));
         assert_eq!(asking.await.unwrap(), Some(true));
     }
 }

@@ -11,7 +11,7 @@ use crate::kubevirt::{
     action::{Action, Step},
     cause::{Cause, kind},
     object::Id,
-    observed::{Observed, Refusal},
+    observed::{Observed, Refusal, WriteError},
 };
 
 /// How long a possibly transient failure is reported as a wait.
@@ -120,7 +120,11 @@ pub(super) fn report_refusal(
 ) -> bool {
     let lasts = now.0.duration_since(refusal.since.0) > TRANSIENT_FOR;
     let message = format!("{failure}: {}", refusal.message);
-    if lasts || !matches!(refusal.error.code(), 0 | 404 | 409 | 429 | 500..) {
+    let is_transient = matches!(
+        refusal.error,
+        WriteError::Status(404 | 409 | 429 | 500..) | WriteError::Unanswered | WriteError::NotSent
+    );
+    if lasts || !is_transient {
         outcome.refusals.push(format!("{id} {message}"));
     } else {
         outcome.wait(id, message);

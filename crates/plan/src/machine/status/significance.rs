@@ -61,12 +61,12 @@ fn records_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
 
 /// Node, instance and addresses matter while a guest runs, and when they disappear.
 fn location_differs(old: &MachineStatus, new: &MachineStatus) -> bool {
-    let addresses = |status: &MachineStatus| status.ip_addresses.clone().unwrap_or_default();
+    let (old_addresses, new_addresses) = (old.ip_addresses.list(), new.ip_addresses.list());
     let is_cleared = old.node_name.is_some() && new.node_name.is_none()
         || old.vmi_name.is_some() && new.vmi_name.is_none()
-        || !addresses(old).is_empty() && addresses(new).is_empty();
+        || !old_addresses.is_empty() && new_addresses.is_empty();
     let differs = old.node_name != new.node_name
         || old.vmi_name != new.vmi_name
-        || addresses(old) != addresses(new);
+        || old_addresses != new_addresses;
     is_cleared || new.phase == Some(Phase::Running) && differs
 }

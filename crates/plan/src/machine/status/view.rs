@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::{
-    MachineStatus, PowerState,
+    GuestAddresses, MachineStatus, PowerState,
     cdi::ObservedDataVolume,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     labels,
@@ -79,11 +79,12 @@ impl<'a> View<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether the guest ran before. Once it did, the list of addresses is never absent.
+    /// Whether the guest ran before.
     pub(super) fn has_run(&self) -> bool {
         use api::Phase::{Running, Stopped};
         self.old.is_some_and(|old| {
-            matches!(old.phase, Some(Running | Stopped)) || old.ip_addresses.is_some()
+            matches!(old.phase, Some(Running | Stopped))
+                || matches!(old.ip_addresses, GuestAddresses::HasRun(_))
         })
     }
 

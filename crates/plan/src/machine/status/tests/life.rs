@@ -1,6 +1,6 @@
 //! From creation to deletion.
 
-use api::Phase;
+use api::{GuestAddresses, Phase};
 use rstest::rstest;
 use serde_json::json;
 
@@ -54,8 +54,8 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
     assert_eq!(status.node_name.as_deref(), Some("n1"));
     assert_eq!(status.vmi_name.as_deref(), Some("web"));
     assert_eq!(
-        status.ip_addresses.as_deref(),
-        Some(&["10.0.0.9".to_owned()][..])
+        status.ip_addresses,
+        GuestAddresses::HasRun(vec!["10.0.0.9".to_owned()])
     );
     assert_eq!(
         (status.vcpus, status.memory.as_deref()),
@@ -126,7 +126,10 @@ fn a_machine_is_stopped_and_started_as_requested() {
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Stopped".to_owned())
     );
-    assert_eq!(world.status().ip_addresses.as_deref(), Some(&[][..]));
+    assert_eq!(
+        world.status().ip_addresses,
+        GuestAddresses::HasRun(Vec::new())
+    );
     assert_eq!(
         (&world.status().node_name, &world.status().vmi_name),
         (&None, &None)
