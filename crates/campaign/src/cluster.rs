@@ -123,7 +123,7 @@ impl Subject {
                     leads: start.leads,
                     queries: machine::CacheQueries::default(),
                 };
-                operator.run(start.stop).await;
+                Box::pin(operator.run(start.stop)).await;
             }
             Self::Kubevirt => {
                 let operator = kubevirt::Operator {

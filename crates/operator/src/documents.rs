@@ -252,13 +252,14 @@ fn plain(error: &serde_saphyr::Error) -> String {
             "a number is too large: put it in quotes if it is meant as text".to_owned()
         }
         Error::NullIntoString { .. } => "a key is null".to_owned(),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            "its aliases expand to too much data".to_owned()
+        }
         other => {
             let message = other.to_string();
             let message = message.lines().next().unwrap_or_default();
-            // The parser reports this limit with several errors.
-            if message.starts_with("alias ") && message.contains("exceeded") {
-                return "its aliases expand to too much data".to_owned();
-            }
             let end = message
                 .find(" at line ")
                 .or(message.find(" (line "))

@@ -179,11 +179,9 @@ impl Subject {
         if !verdict.is_allowed() {
             let causes = verdict.errors.iter().map(|refusal| {
                 // kubectl prefixes the message with the field.
-                let message = refusal.message.strip_prefix(&*refusal.field);
-                let message = message.and_then(|rest| rest.strip_prefix(": "));
                 json!({
                     "reason": "FieldValueInvalid", "field": refusal.field,
-                    "message": message.unwrap_or(&refusal.message),
+                    "message": refusal.detail,
                 })
             });
             let causes: Vec<Value> = causes.collect();
@@ -269,10 +267,8 @@ mod tests {
                 let request = ReviewRequest::parse(&review)?;
                 let mut verdict = Verdict::default();
                 if request.operation == Operation::Delete {
-                    verdict.errors.push(plan::admission::FieldError {
-                        field: "spec.a".to_owned(),
-                        message: "spec.a: is wrong: fix it".to_owned(),
-                    });
+                    let error = plan::admission::FieldError::new("spec.a", "is wrong: fix it");
+                    verdict.errors.push(error);
                     verdict.warn("be careful");
                 }
                 Ok(request.subject.respond(&verdict))

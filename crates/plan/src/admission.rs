@@ -31,6 +31,30 @@ pub struct FieldError {
     pub field: String,
     /// The problem and its remedy, including the field.
     pub message: String,
+    /// The same for clients that print the field themselves.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// A problem, which follows the field.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        let (field, detail) = (field.into(), problem.into());
+        Self {
+            message: format!("{field}: {detail}"),
+            field,
+            detail,
+        }
+    }
+
+    /// A sentence that names the field, or needs none.
+    pub fn sentence(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self {
+            field: field.into(),
+            detail: message.clone(),
+            message,
+        }
+    }
 }
 
 impl Verdict {
@@ -53,11 +77,18 @@ impl Verdict {
         }
     }
 
-    pub(crate) fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(FieldError {
-            field: field.into(),
-            message: message.into(),
-        });
+    /// Refuses a change for a problem of a field.
+    pub(crate) fn refuse(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.errors.push(FieldError::new(field, problem));
+    }
+
+    /// Refuses a change in a sentence that names the field.
+    pub(crate) fn refuse_sentence(
+        &mut self,
+        field: impl Into<String>,
+        sentence: impl Into<String>,
+    ) {
+        self.errors.push(FieldError::sentence(field, sentence));
     }
 }
 
@@ -103,7 +134,7 @@ impl Verdict {
                     before.swap_remove(known);
                     self.warn(problem.describe());
                 }
-                None => self.refuse(problem.field.clone(), problem.describe()),
+                None => self.refuse(problem.field, problem.message),
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod null;
 pub mod preview;
 mod sizes;
 mod step;
+pub mod upstream_messages;
 pub mod webhook_certificate;
 
 pub use event::{Event, Severity};

@@ -8,10 +8,13 @@ mod issue;
 
 use api::kubevirt::install::{self, KubeVirt};
 use kube::{Error, ResourceExt as _};
-use plan::kubevirt::{
-    Action, Existing, Fingerprint, Id, Live, Object, Step,
-    cause::Cause,
-    observed::{Count, Node, WriteError},
+use plan::{
+    kubevirt::{
+        Action, Existing, Fingerprint, Id, Live, Object, Step,
+        cause::Cause,
+        observed::{Count, Node, WriteError},
+    },
+    upstream_messages::RefusalCause,
 };
 use runtime::cache::Trimmed;
 use serde_json::{Value, json};
@@ -99,6 +102,7 @@ pub(super) enum Answer {
 /// Failed step.
 pub(super) struct Failure {
     pub(super) error: WriteError,
+    pub(super) cause: RefusalCause,
     pub(super) message: String,
     /// Whether the request was not sent because this process does not lead.
     pub(super) is_fenced: bool,
@@ -117,6 +121,7 @@ impl Failure {
         };
         Self {
             error: kind,
+            cause: RefusalCause::parse(&message),
             message,
             is_fenced: runtime::client::is_fenced(error),
             answer: None,
@@ -124,13 +129,14 @@ impl Failure {
     }
 
     /// Shared cause of the failure, if there is one.
-    pub(super) fn cause(&self, subject: &Id) -> Option<Cause> {
-        Cause::of(subject, self.error, &self.message).filter(|_| !self.is_fenced)
+    pub(super) fn shared_cause(&self, subject: &Id) -> Option<Cause> {
+        Cause::of(subject, self.error, &self.cause).filter(|_| !self.is_fenced)
     }
 
     fn with_message(message: String) -> Self {
         Self {
             error: WriteError::NotSent,
+            cause: RefusalCause::Other,
             message,
             is_fenced: false,
             answer: None,

@@ -72,10 +72,10 @@ impl Webhook {
                     .map_or(&*error, |(error, _)| error);
                 let error: String = error.chars().take(MAX_ERROR_CHARS).collect();
                 Verdict {
-                    errors: vec![FieldError {
-                        field: field.to_owned(),
-                        message: format!("the KubeVirt resource cannot be decoded: {error}"),
-                    }],
+                    errors: vec![FieldError::sentence(
+                        field,
+                        format!("the KubeVirt resource cannot be decoded: {error}"),
+                    )],
                     ..Verdict::default()
                 }
             })
@@ -172,13 +172,13 @@ impl Webhook {
                 Err(error) if is_code(&error, 404) => {}
                 Err(error) => {
                     return Verdict {
-                        errors: vec![FieldError {
-                            field: "spec.uninstallStrategy".to_owned(),
-                            message: format!(
+                        errors: vec![FieldError::sentence(
+                            "spec.uninstallStrategy",
+                            format!(
                                 "cannot check that no {plural} exist, which \
                                  spec.uninstallStrategy requires before a deletion: {error}"
                             ),
-                        }],
+                        )],
                         ..Verdict::default()
                     };
                 }

@@ -2,12 +2,16 @@
 
 use api::labels;
 use kube::{Error, core::Status};
-use plan::machine::{ErrorType, Kind, Part, Refusal};
+use plan::{
+    machine::{ErrorType, Kind, Part, Refusal},
+    upstream_messages::RefusalCause,
+};
 
 use crate::requests::{in_one_line, status_message};
 
-/// CDI's message if the creator of a DataVolume may not clone from the source namespace.
-const CLONE_REFUSED: &str = "has insufficient permissions in clone source namespace";
+/// Cause of the refusal to create an object in a namespace that is being deleted.
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
 const CLONE_REMEDY: &str = "allow this user to create datavolumes/source of cdi.kubevirt.io in \
                             that namespace, with a Role and a RoleBinding";
 
@@ -50,9 +54,10 @@ impl<'a> Subject<'a> {
                 is_persistent: false,
             };
         };
-        let error_type = self.error_type(status);
+        let cause = RefusalCause::parse(&status.message);
+        let error_type = self.error_type(&cause);
         let mut message = format!("{kind} {name:?} was refused: {}", status_message(status));
-        if status.message.contains(CLONE_REFUSED) {
+        if cause == RefusalCause::CloneForbidden {
             message.push_str(": ");
             message.push_str(CLONE_REMEDY);
         }
@@ -105,19 +110,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn error_type(self, status: &Status) -> ErrorType {
-        if status.message.contains("exceeded quota") {
-            ErrorType::InsufficientResources
-        } else if self.is_kubevirt_api() {
-            ErrorType::KubeVirtApiError
-        } else {
-            ErrorType::ApiError
+    fn error_type(self, cause: &RefusalCause) -> ErrorType {
+        match cause {
+            RefusalCause::QuotaExceeded { .. } => ErrorType::InsufficientResources,
+            _ if self.is_kubevirt_api() => ErrorType::KubeVirtApiError,
+            _ => ErrorType::ApiError,
         }
     }
 }
 
 /// Whether a refusal is transient: it is retried before it is reported.
 fn is_transient(status: &Status) -> bool {
-    let terminating = status.message.contains("because it is being terminated");
-    matches!(status.code, 408 | 409 | 429 | 503 | 504) || terminating
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    let is_terminating = causes.any(|cause| cause.reason == NAMESPACE_TERMINATING);
+    matches!(status.code, 408 | 409 | 429 | 503 | 504) || is_terminating
 }

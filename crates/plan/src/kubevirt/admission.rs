@@ -29,7 +29,7 @@ const LISTED: usize = 10;
 pub fn create(kubevirt: &KubeVirt, existing: &[(String, String)], operator: &Operator) -> Verdict {
     let mut verdict = Verdict::default();
     if let Some((namespace, name)) = existing.first() {
-        verdict.refuse(
+        verdict.refuse_sentence(
             "metadata.name",
             format!(
                 "KubeVirt is already created: {namespace}/{name}, and a cluster can have only one: \
@@ -40,7 +40,7 @@ pub fn create(kubevirt: &KubeVirt, existing: &[(String, String)], operator: &Ope
     }
     let namespace = kubevirt.metadata.namespace.as_deref().unwrap_or_default();
     if namespace != operator.namespace {
-        verdict.refuse(
+        verdict.refuse_sentence(
             "metadata.namespace",
             format!(
                 "metadata.namespace {namespace} is not served: create it in {}, where the operator \
@@ -66,7 +66,7 @@ fn check(old: Option<&KubeVirt>, new: &KubeVirt, operator: &Operator, verdict: &
     let version = match target(new, operator, &Served::default()) {
         Ok(target) => target.version,
         Err(error) => {
-            verdict.refuse(error.field(), error.to_string());
+            verdict.refuse_sentence(error.field(), error.to_string());
             // Further errors are those of the release that is most likely meant.
             new.spec.image_tag.clone().unwrap_or_default()
         }
@@ -123,7 +123,7 @@ pub fn delete(kubevirt: &KubeVirt, blockers: &[Blocker]) -> Verdict {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    verdict.refuse(
+    verdict.refuse_sentence(
         "spec.uninstallStrategy",
         format!(
             "spec.uninstallStrategy is {}, and there are {}{more}: delete them first, or set it to \
@@ -147,7 +147,7 @@ pub struct Probe {
 impl Probe {
     /// Adds the API server's refusal to a verdict.
     pub fn refused(&self, message: &str, verdict: &mut Verdict) {
-        verdict.refuse(self.field, format!("{}: {message}", self.field));
+        verdict.refuse(self.field, message);
     }
 }
 

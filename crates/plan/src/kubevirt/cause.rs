@@ -13,6 +13,7 @@ use super::{
     object::Id,
     observed::{Refusal, WriteError},
 };
+use crate::upstream_messages::RefusalCause;
 
 /// Group and kind.
 pub type Kind = (Arc<str>, Arc<str>);
@@ -29,15 +30,19 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The shared cause of a failed write, if any. Webhooks and quotas are named by the API server's
-    /// message alone.
-    pub fn of(id: &Id, error: WriteError, message: &str) -> Option<Self> {
-        if let Some((_, failure)) = message.split_once("failed calling webhook ") {
-            return Some(Self::Webhook(endpoint(failure).to_owned()));
-        }
-        if let Some((_, quota)) = message.split_once("exceeded quota: ") {
-            let name = quota.split([',', ' ']).next().unwrap_or_default();
-            return Some(Self::Quota(name.to_owned()));
+    /// The shared cause of a failed write, if any.
+    pub fn of(id: &Id, error: WriteError, refusal: &RefusalCause) -> Option<Self> {
+        match refusal {
+            RefusalCause::WebhookUnavailable { endpoint } => {
+                return Some(Self::Webhook(endpoint.clone()));
+            }
+            RefusalCause::QuotaExceeded { quota: Some(quota) } => {
+                return Some(Self::Quota(quota.clone()));
+            }
+            RefusalCause::QuotaExceeded { quota: None }
+            | RefusalCause::CloneForbidden
+            | RefusalCause::NullValue
+            | RefusalCause::Other => {}
         }
         let is_server = matches!(
             error,
@@ -50,26 +55,6 @@ impl Cause {
     pub fn is_named(&self) -> bool {
         !matches!(self, Self::Kind(_))
     }
-}
-
-/// What failed: the Service if the message names it, else the host, else the webhook.
-fn endpoint(failure: &str) -> &str {
-    let quoted = |before: &str| {
-        let (_, rest) = failure.split_once(before)?;
-        rest.split('"').next()
-    };
-    if let Some(service) = quoted("service \"") {
-        return service;
-    }
-    if let Some(url) = quoted("\"https://") {
-        let host = url.split(['/', '?']).next().unwrap_or_default();
-        let name = host.split(':').next().unwrap_or_default();
-        let service = name
-            .strip_suffix(".svc")
-            .and_then(|name| name.split('.').next());
-        return service.unwrap_or(host);
-    }
-    failure.split('"').nth(1).unwrap_or(failure)
 }
 
 pub fn kind(id: &Id) -> Kind {
@@ -172,40 +157,19 @@ mod tests {
     }
 
     #[rstest]
-    #[case::timeout(
-        "Internal error occurred: failed calling webhook \"a.kubevirt.io\": failed to call webhook: \
-         Post \"https://virt-api.kubevirt.svc:443/a?timeout=10s\": context deadline exceeded",
+    #[case::webhook(
+        RefusalCause::WebhookUnavailable { endpoint: "virt-api".to_owned() },
         Some(Cause::Webhook("virt-api".to_owned()))
     )]
-    #[case::another_of_the_service(
-        "Internal error occurred: failed calling webhook \"b.kubevirt.io\": failed to call webhook: \
-         Post \"https://virt-api.kubevirt.svc:443/b?timeout=10s\": no endpoints available for service \
-         \"virt-api\"",
-        Some(Cause::Webhook("virt-api".to_owned()))
-    )]
-    #[case::no_service(
-        "Internal error occurred: failed calling webhook \"b.kubevirt.io\": failed to call webhook: \
-         service \"virt-api\" not found",
-        Some(Cause::Webhook("virt-api".to_owned()))
-    )]
-    #[case::url(
-        "failed calling webhook \"c.example.com\": failed to call webhook: Post \
-         \"https://127.0.0.1:9/validate?timeout=1s\": connection refused",
-        Some(Cause::Webhook("127.0.0.1:9".to_owned()))
-    )]
-    #[case::nothing_but_the_name(
-        "failed calling webhook \"c.example.com\": expected response.uid to be set",
-        Some(Cause::Webhook("c.example.com".to_owned()))
-    )]
-    #[case::nothing("failed calling webhook ", Some(Cause::Webhook(String::new())))]
     #[case::quota(
-        "configmaps \"a\" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: 5",
+        RefusalCause::QuotaExceeded { quota: Some("few".to_owned()) },
         Some(Cause::Quota("few".to_owned()))
     )]
-    #[case::denied("admission webhook \"c.example.com\" denied the request: no", None)]
-    fn the_message_names_the_cause(#[case] message: &str, #[case] expected: Option<Cause>) {
+    #[case::quota_without_a_name(RefusalCause::QuotaExceeded { quota: None }, None)]
+    #[case::other(RefusalCause::Other, None)]
+    fn the_refusal_names_the_cause(#[case] refusal: RefusalCause, #[case] expected: Option<Cause>) {
         assert_eq!(
-            Cause::of(&id("A"), WriteError::Status(403), message),
+            Cause::of(&id("A"), WriteError::Status(403), &refusal),
             expected
         );
     }
@@ -218,7 +182,7 @@ mod tests {
     #[case(WriteError::Status(422), false)]
     fn an_unavailable_server_stops_a_kind(#[case] error: WriteError, #[case] is_shared: bool) {
         let expected = is_shared.then(|| Cause::Kind(kind(&id("A"))));
-        assert_eq!(Cause::of(&id("A"), error, "an error"), expected);
+        assert_eq!(Cause::of(&id("A"), error, &RefusalCause::Other), expected);
     }
 
     #[test]

@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use api::kubevirt::install::{self, InstallPhase};
 use apimachinery::retry_ledger::RetryLedger;
 use k8s_openapi::jiff::SignedDuration;
-use plan::kubevirt::{
-    Id, Object, Stage, Step,
-    cause::Cause,
-    observed::{OtherKubeVirt, WriteError},
+use plan::{
+    kubevirt::{
+        Id, Object, Stage, Step,
+        cause::Cause,
+        observed::{OtherKubeVirt, WriteError},
+    },
+    upstream_messages::RefusalCause,
 };
 use serde_json::json;
 
@@ -299,7 +302,8 @@ fn every_write_with_a_shared_cause_waits() {
             );
             let waiting = world.memory.refusals.clear(&subject).unwrap();
             let again = waiting.retry_at.clone();
-            let shared = Cause::of(&subject, WriteError::Status(503), "").unwrap();
+            let shared =
+                Cause::of(&subject, WriteError::Status(503), &RefusalCause::Other).unwrap();
             let retry_at = |_| waiting.retry_at;
             let causes = &mut world.memory.causes;
             causes.refuse(shared, &subject, waiting.reason, retry_at);
@@ -354,7 +358,8 @@ fn a_stage_that_a_webhook_refuses_retries_one_object() {
         );
         world.refuse(&subject, &message);
         let refused = world.memory.refusals.clear(&subject).unwrap();
-        let cause = Cause::of(&subject, WriteError::Status(500), &message).unwrap();
+        let cause = RefusalCause::parse(&message);
+        let cause = Cause::of(&subject, WriteError::Status(500), &cause).unwrap();
         let retry_at = |_| refused.retry_at;
         let causes = &mut world.memory.causes;
         causes.refuse(cause, &subject, refused.reason, retry_at);

@@ -129,7 +129,7 @@ impl Controller {
                 }
                 let answers = executor.execute(step.action, resource.as_ref()).await;
                 let failure = answers.as_ref().err();
-                if let Some(cause) = failure.and_then(|failure| failure.cause(&subject)) {
+                if let Some(cause) = failure.and_then(|failure| failure.shared_cause(&subject)) {
                     refusals.add(&cause, &subject);
                 }
                 CompletedRequest::Step {
@@ -346,6 +346,7 @@ impl Controller {
     fn on_refused(&mut self, subject: &Id, fingerprint: Option<Fingerprint>, failure: Failure) {
         let Failure {
             error,
+            cause,
             message,
             is_fenced,
             answer,
@@ -367,7 +368,7 @@ impl Controller {
         let wall = (self.tools.clock)();
         // Status writes do not share causes: there is one.
         let is_status = subject.kind.contains('/');
-        let cause = Cause::of(subject, error, &message).filter(|_| !is_status);
+        let cause = Cause::of(subject, error, &cause).filter(|_| !is_status);
         let shared = cause
             .as_ref()
             .and_then(|cause| self.memory.causes.get(cause));

@@ -5,6 +5,7 @@ use kube::Error;
 use plan::{
     machine::{Kind, MetadataChange, Object, Part, label_repair_event},
     managed,
+    upstream_messages::RefusalCause,
 };
 use serde_json::{Value, json};
 
@@ -193,7 +194,10 @@ pub(super) async fn apply(
 
 /// Whether an apply was refused for a `null`, which the operator's bodies do not contain.
 fn is_refused_for_null(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("null"))
+    let Error::Api(status) = error else {
+        return false;
+    };
+    status.code == 422 && RefusalCause::parse(&status.message) == RefusalCause::NullValue
 }
 
 /// Whether an object was created for the resource with this UID.

@@ -64,11 +64,10 @@ fn check_modes(
     };
     let is_new = before.is_empty() || modes(old) != modes(new);
     for ignored in ignored_modes(new, &disk.name, claim) {
-        let message = format!("{}: {}", ignored.field, ignored.message);
         if is_new {
-            verdict.refuse(ignored.field, message);
+            verdict.refuse(ignored.field, ignored.message);
         } else {
-            verdict.warn(message);
+            verdict.warn(format!("{}: {}", ignored.field, ignored.message));
         }
     }
 }
@@ -178,10 +177,10 @@ fn shrink(
     } = disk;
     match newly_set_size(old, new, name) {
         Some(field) => {
-            let message = format!(
-                "{field}: disk {name:?} has {size} and cannot shrink to {less}: ask for {size} or more"
+            let problem = format!(
+                "disk {name:?} has {size} and cannot shrink to {less}: ask for {size} or more"
             );
-            verdict.refuse(field, message);
+            verdict.refuse(field, problem);
         }
         None => verdict.warn(format!(
             "spec.disks: disk {name:?} keeps its {size}, since disks do not shrink, and does not become {less}"
@@ -209,10 +208,7 @@ fn grow(
     };
     let why = format!("disk {name:?} cannot grow from {size} to {more}: {not_expandable}");
     match (newly_set_size(old, new, name), listed_size(new, name)) {
-        (Some(field), _) => {
-            let message = format!("{field}: {why}");
-            verdict.refuse(field, message);
-        }
+        (Some(field), _) => verdict.refuse(field, why),
         (None, Some((index, _))) => verdict.warn(format!("spec.disks[{index}].size: {why}")),
         (None, None) => verdict.warn(format!("spec.disks: {why}, or ask for {size}")),
     }

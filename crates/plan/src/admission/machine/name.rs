@@ -22,7 +22,7 @@ pub(super) fn check(
         if virtual_machine(old) != name {
             verdict.refuse(
                 "spec.name",
-                "spec.name: is immutable: it names the VirtualMachine; make a new Machine for another name",
+                "is immutable: it names the VirtualMachine; make a new Machine for another name",
             );
         }
         // The name was reviewed when the Machine was created.
@@ -52,7 +52,7 @@ pub(super) fn check(
             verdict.refuse(
                 field,
                 format!(
-                    "{field}: VirtualMachine {name:?} belongs to Machine {of:?}: give this one another name"
+                    "VirtualMachine {name:?} belongs to Machine {of:?}: give this one another name"
                 ),
             );
         }
@@ -60,7 +60,7 @@ pub(super) fn check(
         verdict.refuse(
             field,
             format!(
-                "{field}: VirtualMachine {name:?} exists and does not belong to this Machine: give one of them another name"
+                "VirtualMachine {name:?} exists and does not belong to this Machine: give one of them another name"
             ),
         );
     }

@@ -146,7 +146,7 @@ fn check_quota(quota: &ResourceQuota, resource: &str, need: &Need, verdict: &mut
         && *whole > hard
     {
         let message = format!(
-            "{field}: ResourceQuota {name:?} has {hard} of {resource} in total, and the disks would need {whole}: ask for less, or have the quota raised first"
+            "ResourceQuota {name:?} has {hard} of {resource} in total, and the disks would need {whole}: ask for less, or have the quota raised first"
         );
         verdict.refuse(field, message);
         return;

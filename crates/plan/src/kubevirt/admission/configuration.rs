@@ -34,7 +34,7 @@ pub(super) fn check(
             "{field} needs the feature gate {gate}: add it to \
              spec.configuration.developerConfiguration.featureGates, if the version supports it"
         );
-        verdict.refuse(field, message);
+        verdict.refuse_sentence(field, message);
     };
     let template = configured(new, "/virtTemplateDeployment/enabled");
     if template == Some(&Value::Bool(true)) && !allowed("Template") {
@@ -75,11 +75,11 @@ fn check_ratio(new: &KubeVirt, verdict: &mut Verdict) {
     // Rust parses "inf" and "nan".
     let read = ratio.parse::<f64>().ok().filter(|ratio| ratio.is_finite());
     match read {
-        None => verdict.refuse(
+        None => verdict.refuse_sentence(
             field,
             format!("{field} is {ratio:?}: write a number, as \"1.5\""),
         ),
-        Some(read) if read < 1.0 => verdict.refuse(
+        Some(read) if read < 1.0 => verdict.refuse_sentence(
             field,
             format!("{field} is {ratio:?}: it cannot be smaller than 1.0"),
         ),
@@ -95,7 +95,7 @@ fn check_tls(tls: &Value, verdict: &mut Verdict) {
     };
     let least = tls.get("minTLSVersion").and_then(Value::as_str);
     if matches!(least, None | Some("" | "VersionTLS13")) {
-        verdict.refuse(
+        verdict.refuse_sentence(
             format!("{field}.ciphers"),
             format!(
                 "{field}.ciphers cannot be set when minTLSVersion is empty or VersionTLS13, whose \
@@ -111,7 +111,7 @@ fn check_tls(tls: &Value, verdict: &mut Verdict) {
         if !known {
             let field = format!("{field}.ciphers[{index}]");
             let message = format!("{field} {cipher} is not a cipher suite that Go knows");
-            verdict.refuse(field, message);
+            verdict.refuse_sentence(field, message);
         }
     }
 }
@@ -126,7 +126,7 @@ fn check_seccomp(seccomp: &Value, verdict: &mut Verdict) {
         "spec.configuration.seccompConfiguration.virtualMachineInstanceProfile.customProfile";
     let custom = profile.get("customProfile");
     let Some(custom) = custom.filter(|custom| !custom.is_null()) else {
-        verdict.refuse(
+        verdict.refuse_sentence(
             field,
             format!("{field} is missing: set localhostProfile or runtimeDefaultProfile"),
         );
@@ -134,7 +134,7 @@ fn check_seccomp(seccomp: &Value, verdict: &mut Verdict) {
     };
     let default = custom.get("runtimeDefaultProfile") == Some(&Value::Bool(true));
     if default && given(custom.get("localhostProfile")) {
-        verdict.refuse(
+        verdict.refuse_sentence(
             format!("{field}.localhostProfile"),
             format!(
                 "{field}.localhostProfile and runtimeDefaultProfile cannot both be set: remove one"
@@ -163,7 +163,7 @@ pub(super) fn check_gates(
     }
     for gate in gates.list("featureGates") {
         if gates.is_disabled(gate) {
-            verdict.refuse(
+            verdict.refuse_sentence(
                 GATES,
                 format!("{GATES} and disabledFeatureGates both have {gate}: remove it from one"),
             );

@@ -34,7 +34,7 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
         ("spec.productComponent", &spec.product_component),
     ] {
         if value.as_deref().is_some_and(|value| !is_label(value)) {
-            verdict.refuse(
+            verdict.refuse_sentence(
                 field,
                 format!(
                     "{field} becomes a label value: use at most 63 letters, digits, '-', '_' and '.', \
@@ -51,7 +51,7 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
         } else {
             format!("{field} must be between 1 and {MAX_REPLICAS}")
         };
-        verdict.refuse(field, message);
+        verdict.refuse_sentence(field, message);
     }
     let port = match &spec.synchronization_port {
         Some(Value::String(port)) => port.parse().ok(),
@@ -60,7 +60,7 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
     };
     if !port.is_some_and(|port| (1..=65535).contains(&port)) {
         let field = "spec.synchronizationPort";
-        verdict.refuse(field, format!("{field} must be a port from 1 to 65535"));
+        verdict.refuse_sentence(field, format!("{field} must be a port from 1 to 65535"));
     }
     let customized = spec.customize_components.as_ref();
     let patches = customized.and_then(|customized| customized.patches.as_ref());
@@ -75,7 +75,7 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
 
 fn one_of(field: &str, value: Option<&str>, allowed: &[&str], verdict: &mut Verdict) {
     if let Some(value) = value.filter(|value| !value.is_empty() && !allowed.contains(value)) {
-        verdict.refuse(
+        verdict.refuse_sentence(
             field,
             format!(
                 "{field} is {value:?}: it must be one of {}",
@@ -110,7 +110,7 @@ fn check_patch(index: usize, patch: &CustomizePatch, verdict: &mut Verdict) {
         if value.is_empty() {
             let field = format!("{field}.{name}");
             let message = format!("{field} is empty: set the name or kind of the object, or *");
-            verdict.refuse(field, message);
+            verdict.refuse_sentence(field, message);
         }
     }
     let content: Result<Value, _> = serde_json::from_str(patch);
@@ -122,13 +122,13 @@ fn check_patch(index: usize, patch: &CustomizePatch, verdict: &mut Verdict) {
         _ => {
             let field = format!("{field}.type");
             let message = format!("{field} is {type_:?}: it must be json, merge or strategic");
-            verdict.refuse(field, message);
+            verdict.refuse_sentence(field, message);
             return;
         }
     };
     let field = format!("{field}.patch");
     let message = format!("{field} {problem}");
-    verdict.refuse(field, message);
+    verdict.refuse_sentence(field, message);
 }
 
 const SELF_SIGNED: &str = "spec.certificateRotateStrategy.selfSigned";
@@ -150,7 +150,7 @@ fn check_certificates(given: &SelfSigned, verdict: &mut Verdict) {
     if let Some((name, _)) = deprecated
         && (ca.is_some() || server.is_some())
     {
-        verdict.refuse(
+        verdict.refuse_sentence(
             format!("{SELF_SIGNED}.{name}"),
             format!(
                 "{SELF_SIGNED}.{name} is deprecated and cannot be combined with ca and server: \
@@ -207,7 +207,7 @@ fn check_certificates(given: &SelfSigned, verdict: &mut Verdict) {
         ),
     ] {
         if greater > lesser {
-            verdict.refuse(
+            verdict.refuse_sentence(
                 format!("{SELF_SIGNED}.{field}"),
                 format!("{SELF_SIGNED}.{field} cannot exceed {limit}: make it shorter"),
             );
@@ -230,7 +230,7 @@ fn read_first(
     match duration::parse(text) {
         Some(duration) if duration.is_positive() => duration,
         _ => {
-            verdict.refuse(
+            verdict.refuse_sentence(
                 format!("{SELF_SIGNED}.{field}"),
                 format!(
                     "{SELF_SIGNED}.{field} is {text:?}: use a positive duration in hours, minutes and \

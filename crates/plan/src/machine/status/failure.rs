@@ -16,6 +16,7 @@ use super::{
     guest::Guest,
     view::View,
 };
+use crate::upstream_messages::StartProblem;
 
 /// Failures that KubeVirt reports during a start often pass within milliseconds: younger ones are not
 /// reported.
@@ -166,7 +167,7 @@ fn unschedulable(instance: &ObservedInstance) -> Option<Reported<'_>> {
     let scheduled = condition(&instance.status.conditions, "PodScheduled")?;
     let counts = scheduled.is_false()
         && scheduled.reason == "Unschedulable"
-        && !waits_for_a_claim(scheduled);
+        && StartProblem::of(scheduled) != StartProblem::ClaimNotBound;
     counts.then(|| {
         let message = format!(
             "no node has room for the machine, add one or ask for less: {}",
@@ -179,30 +180,29 @@ fn unschedulable(instance: &ObservedInstance) -> Option<Reported<'_>> {
 
 fn unsynchronized(instance: &ObservedInstance) -> Option<Reported<'_>> {
     let synchronized = condition(&instance.status.conditions, "Synchronized")?;
-    let counts = synchronized.is_false() && !waits_for_a_claim(synchronized);
-    counts.then(|| {
-        (
-            since(synchronized, instance),
-            refused(&synchronized.message),
-        )
-    })
+    let counts =
+        synchronized.is_false() && StartProblem::of(synchronized) != StartProblem::ClaimNotBound;
+    counts.then(|| (since(synchronized, instance), refused(synchronized)))
 }
 
 fn failed(vm: &ObservedVirtualMachine) -> Option<Reported<'_>> {
     let failure = condition(&vm.status.conditions, "Failure")?;
     let since = failure.last_transition_time.as_ref();
-    failure
-        .is_true()
-        .then(|| (since, refused(&failure.message)))
+    failure.is_true().then(|| (since, refused(failure)))
 }
 
-fn refused(reported: &str) -> Failure {
-    if reported.contains("exceeded quota") {
-        let message =
-            format!("a quota leaves no room for the machine, raise it or ask for less: {reported}");
-        kubevirt(ErrorType::InsufficientResources, message)
-    } else {
-        kubevirt(ErrorType::KubeVirtApiError, format!("KubeVirt: {reported}"))
+fn refused(condition: &ObservedCondition) -> Failure {
+    let reported = &condition.message;
+    match StartProblem::of(condition) {
+        StartProblem::QuotaExceeded => {
+            let message = format!(
+                "a quota leaves no room for the machine, raise it or ask for less: {reported}"
+            );
+            kubevirt(ErrorType::InsufficientResources, message)
+        }
+        StartProblem::ClaimNotBound | StartProblem::Other => {
+            kubevirt(ErrorType::KubeVirtApiError, format!("KubeVirt: {reported}"))
+        }
     }
 }
 
@@ -212,18 +212,6 @@ fn kubevirt(error_type: ErrorType, message: String) -> Failure {
         error_type,
         message,
     }
-}
-
-/// Whether a report of KubeVirt is only about a claim that is not bound yet, which `StorageReady` reports.
-/// KubeVirt also reports that the pod cannot be scheduled, without a time and for a moment longer than it
-/// is true. The scheduler does the same.
-fn waits_for_a_claim(condition: &ObservedCondition) -> bool {
-    let waits = ["FailedPvcNotFound", "PVCNotReady", "BackendStorageNotReady"];
-    waits.contains(&condition.reason.as_str())
-        || condition
-            .message
-            .contains("unbound immediate PersistentVolumeClaims")
-        || condition.last_transition_time.is_none() && condition.message.starts_with("PVC ")
 }
 
 fn since<'a>(condition: &'a ObservedCondition, instance: &'a ObservedInstance) -> Option<&'a Time> {

@@ -11,6 +11,7 @@ use api::{
 };
 
 use super::{reason, view::View};
+use crate::upstream_messages::UnboundCause;
 
 /// Disks that are not filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,18 +80,16 @@ fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str
         );
         return Some((failed, message, false));
     }
-    // CDI reports the same for a claim that is about to be created.
-    let is_passing = |bound: &ObservedCondition| {
-        matches!(bound.reason.as_str(), "" | "Pending") || bound.message == "No PVC found"
-    };
-    let unmade = condition(&status.conditions, "Bound")
-        .filter(|bound| bound.is_false() && !is_passing(bound));
-    if let Some(unmade) = unmade {
-        let reason = match unmade.reason.as_str() {
-            "CloneWithoutSource" | "NotFound" => reason::SOURCE_NOT_FOUND,
-            _ => reason::DISK_NOT_CREATED,
+    let unbound = condition(&status.conditions, "Bound").filter(|bound| bound.is_false());
+    if let Some(bound) = unbound {
+        let reason = match UnboundCause::of(bound) {
+            UnboundCause::Pending => None,
+            UnboundCause::SourceNotFound => Some(reason::SOURCE_NOT_FOUND),
+            UnboundCause::NotCreated => Some(reason::DISK_NOT_CREATED),
         };
-        return Some((reason, unmade.message.clone(), false));
+        if let Some(reason) = reason {
+            return Some((reason, bound.message.clone(), false));
+        }
     }
     let has_failed = status.restart_count > 0 || view.old_reason() == Some(failed);
     let is_retried = has_failed && running.is_some_and(ObservedCondition::is_true);
