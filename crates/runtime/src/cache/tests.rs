@@ -371,18 +371,21 @@ fn watches_of_several_namespaces_are_independent() {
 
 #[test]
 fn a_cleared_cache_is_empty_and_waits_for_its_lists_again() {
-    let mut cache = Cache::indexed(["m", "n"], |_: &ConfigMap| vec![()]);
+    let mut cache = Cache::indexed(["m", "n"].map(WatchScope::namespace), |_: &ConfigMap| {
+        vec![()]
+    });
     for namespace in ["m", "n"] {
-        cache.apply(namespace, WatchEvent::ListStarted);
+        let scope = WatchScope::namespace(namespace);
+        cache.apply(&scope, WatchEvent::ListStarted);
         let name = format!("{namespace}/a");
-        cache.apply(namespace, WatchEvent::Listed(object(&name, namespace, "5")));
-        cache.apply(namespace, list_completed("7"));
+        cache.apply(&scope, WatchEvent::Listed(object(&name, namespace, "5")));
+        cache.apply(&scope, list_completed("7"));
     }
     cache.clear();
     assert!(!cache.synced());
     assert_eq!((cache.iter().count(), cache.by_index(&()).count()), (0, 0));
     for namespace in ["m", "n"] {
-        cache.apply(namespace, list_completed("9"));
+        cache.apply(&WatchScope::namespace(namespace), list_completed("9"));
     }
     assert!(cache.synced());
 }

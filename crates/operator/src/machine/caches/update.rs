@@ -36,7 +36,11 @@ use crate::machine::{
 };
 
 impl Caches {
-    pub(in crate::machine) fn on_event(&mut self, scope: &WatchScope, event: KindEvent) -> Affected {
+    pub(in crate::machine) fn on_event(
+        &mut self,
+        scope: &WatchScope,
+        event: KindEvent,
+    ) -> Affected {
         match event {
             KindEvent::Definition(change) => {
                 let changed = self.definitions.apply(scope, change);

@@ -105,7 +105,8 @@ mod tests {
         let queries = CacheQueries::default();
         let reader = queries.reader();
         let mut queries = queries.into_receiver();
-        let asking = tokio::spawn(async move { reader.query(|caches| caches.covers(Some("a"))).await });
+        let asking =
+            tokio::spawn(async move { reader.query(|caches| caches.covers(Some("a"))).await });
         let query = queries.recv().await.unwrap();
         query(&Caches::new(vec![WatchScope::Cluster]));
         assert_eq!(asking.await.unwrap(), Some(true));
