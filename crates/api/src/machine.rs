@@ -105,6 +105,12 @@ pub struct MachineSpec {
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: Option<String>,
 
+    /// Provider of the machine. This operator acts on Machines of its own provider, `kubevirt` unless
+    /// its settings name another, and on those without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub provider: Option<String>,
+
     /// Size by template: `small` (1 core, 2Gi, 20Gi root disk), `medium` (2 cores, 4Gi, 40Gi),
     /// `large` (4 cores, 8Gi, 80Gi), or the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]

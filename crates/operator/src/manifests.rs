@@ -6,7 +6,7 @@ use api::{
     API_VERSION, Machine, MachineClass, NetworkConfiguration, ObjectMeta,
     core::{Secret, StorageClass},
 };
-use plan::machine::{Known, Surroundings};
+use plan::machine::{Known, Provider, Surroundings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -208,7 +208,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Collects the surroundings; the cluster may contain more.
-    pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
+    pub fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>, provider: Provider) -> Self {
         let mut classes = Vec::new();
         let mut storage_classes = Vec::new();
         let mut networks: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -242,6 +242,7 @@ impl Inventory {
         let cluster = Surroundings {
             machine_classes: Known::some(classes),
             storage_classes: Known::some(storage_classes),
+            provider,
             ..Surroundings::default()
         };
         let mut namespaces: BTreeMap<Option<String>, Surroundings> = BTreeMap::new();

@@ -15,6 +15,7 @@ mod error;
 mod observed;
 mod orphan;
 mod plan;
+mod provider;
 mod references;
 pub(crate) mod resolve;
 pub(crate) mod resolved;
@@ -35,6 +36,7 @@ pub(crate) use plan::{NotExpandable, Standing, class_snapshot::classes_for, igno
 pub use plan::{
     Plan, class_snapshot::snapshot_class_name, is_running, label_repair_event, never_started, plan,
 };
+pub use provider::Provider;
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{

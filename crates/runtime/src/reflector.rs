@@ -89,6 +89,27 @@ pub enum WatchEvent<T> {
     Recovered,
 }
 
+impl<T: kube::Resource> WatchEvent<T> {
+    /// The event for a cache that has only selected objects: an object that is not selected any more
+    /// counts as deleted.
+    pub fn select(self, is_selected: impl FnOnce(&T) -> bool) -> Option<Self> {
+        match self {
+            Self::Listed(object) => is_selected(&object).then_some(Self::Listed(object)),
+            Self::Applied(object) if !is_selected(&object) => {
+                let metadata = object.meta();
+                let text = |field: &Option<String>| field.clone().unwrap_or_default();
+                Some(Self::Deleted(Identity {
+                    namespace: text(&metadata.namespace),
+                    name: text(&metadata.name),
+                    uid: text(&metadata.uid),
+                    resource_version: text(&metadata.resource_version),
+                }))
+            }
+            event => Some(event),
+        }
+    }
+}
+
 impl<T> WatchEvent<T> {
     /// Logs failures, recoveries and objects that do not decode.
     pub fn log(&self, kind: &str) {

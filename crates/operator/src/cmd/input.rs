@@ -2,12 +2,18 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
+use plan::machine::Provider;
+
 use super::Outcome;
 use crate::{
     documents::{self, Document, Origin},
     manifests::{self, Kind, Resource, UnknownKind},
     report::{Report, printable},
 };
+
+/// Note on a Machine of another provider.
+pub(super) const OTHER_PROVIDER: &str =
+    "names another provider: this operator leaves the Machine alone";
 
 #[derive(clap::Args)]
 pub(super) struct Input {
@@ -22,6 +28,15 @@ pub(super) struct Input {
     /// Namespace of documents without one
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+
+    /// Provider of the operator, which ignores Machines of others [default: kubevirt]
+    #[arg(
+        long,
+        env = "MACHINE_PROVIDER",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    machine_provider: Option<String>,
 }
 
 /// Loaded documents.
@@ -78,6 +93,14 @@ impl Loaded {
 }
 
 impl Input {
+    /// The operator's provider. As in the operator, an empty value counts as not set.
+    pub(super) fn provider(&self) -> Provider {
+        match self.machine_provider.as_deref().unwrap_or_default() {
+            "" => Provider::default(),
+            name => Provider::new(name),
+        }
+    }
+
     /// Reads and decodes all documents. Unreadable ones are reported at once.
     pub(super) fn load(&self, report: &mut Report) -> Loaded {
         let (documents, unreadable) = self.read(report);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Outcome,
-    input::{Entry, Input},
+    input::{Entry, Input, OTHER_PROVIDER},
     written,
 };
 use crate::{
@@ -58,7 +58,10 @@ impl Args {
             .iter()
             .filter(|entry| entry.invalid_fields.is_empty())
             .collect();
-        let inventory = Inventory::of(valid.iter().map(|entry| &entry.resource));
+        let inventory = Inventory::of(
+            valid.iter().map(|entry| &entry.resource),
+            self.input.provider(),
+        );
         let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
         let print = || -> io::Result<()> {
             for entry in valid {
@@ -88,10 +91,12 @@ fn render(
             return Ok(Outcome::Fine);
         }
     };
-    match resolve(
-        machine,
-        inventory.surroundings(machine.metadata.namespace.as_ref()),
-    ) {
+    let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
+    if !surroundings.provider.is_named_by(machine) {
+        report.note(origin, "spec.provider", OTHER_PROVIDER);
+        return Ok(Outcome::Fine);
+    }
+    match resolve(machine, surroundings) {
         Err(errors) => {
             for error in errors {
                 report.error(format_args!("{origin}: {error}"));

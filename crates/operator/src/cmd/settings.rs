@@ -6,6 +6,8 @@ use std::{fmt::Display, fs, num::NonZeroU32, path::PathBuf, str::FromStr};
 
 pub(crate) use common::{Common, CommonFlags};
 
+use plan::machine::Provider;
+
 use super::Outcome;
 use crate::report::Report;
 
@@ -109,6 +111,18 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
 pub(crate) fn rate(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| format!("must be a whole number from 1 to {}", u32::MAX))
+}
+
+pub(crate) fn provider(text: &str) -> Result<Provider, String> {
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.len() <= 63 && text.chars().all(is_valid) {
+        Ok(Provider::new(text))
+    } else {
+        Err(
+            "must be the name of a provider: at most 63 letters, digits, '-', '_' and '.'"
+                .to_owned(),
+        )
+    }
 }
 
 pub(crate) fn namespace_name(text: &str) -> Result<String, String> {

@@ -7,14 +7,15 @@ use std::{
 
 use plan::{
     machine::{
-        Note, ResolvedMachine, ignored_switches, labels_not_passed_on, nothing_to_boot, resolve,
+        Note, Provider, ResolvedMachine, ignored_switches, labels_not_passed_on, nothing_to_boot,
+        resolve,
     },
     naming,
 };
 
 use super::{
     Outcome,
-    input::{Entry, Input, Loaded, Problem, Unreadable},
+    input::{Entry, Input, Loaded, OTHER_PROVIDER, Problem, Unreadable},
     written,
 };
 use crate::{
@@ -46,7 +47,7 @@ impl Args {
         let mut loaded = self.input.load(report);
         let found = find_duplicates(&loaded.entries);
         loaded.problems.extend(found);
-        let found = resolve_machines(&loaded.entries, report);
+        let found = resolve_machines(&loaded.entries, self.input.provider(), report);
         loaded.problems.extend(found);
         let printed = print(&loaded.problems);
         if loaded.checked > 0 || loaded.unreadable.is_none() {
@@ -109,19 +110,23 @@ fn find_duplicates(entries: &[Entry]) -> Vec<Problem> {
     problems
 }
 
-fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
-    let inventory = Inventory::of(entries.iter().map(|entry| &entry.resource));
+fn resolve_machines(entries: &[Entry], provider: Provider, report: &mut Report) -> Vec<Problem> {
+    let inventory = Inventory::of(entries.iter().map(|entry| &entry.resource), provider);
     let mut names = Names::default();
     let mut problems = Vec::new();
     for entry in entries {
         let Resource::Machine(machine) = &entry.resource else {
             continue;
         };
+        let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
+        if !surroundings.provider.is_named_by(machine) {
+            report.note(&entry.origin, "spec.provider", OTHER_PROVIDER);
+            continue;
+        }
         let notes = ignored_switches(machine).into_iter();
         for Note { path, message } in notes.chain(labels_not_passed_on(machine)) {
             report.note(&entry.origin, &path, &message);
         }
-        let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
         let errors = match resolve(machine, surroundings) {
             Ok(resolution) => {
                 problems.extend(names.claim(&entry.origin, &resolution.machine));

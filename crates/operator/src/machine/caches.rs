@@ -22,7 +22,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 use plan::{
-    machine::{CloneSources, CloudInitSecret, Kind, Known},
+    machine::{CloneSources, CloudInitSecret, Kind, Known, Provider},
     naming,
 };
 use runtime::cache::{Cache, Key, WatchScope};
@@ -87,6 +87,7 @@ pub(super) struct Caches {
     /// Disks whose create request got no answer, by Machine. After a restart the list shows them.
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
+    provider: Provider,
     scopes: Vec<WatchScope>,
 }
 
@@ -125,6 +126,7 @@ impl Caches {
             lost_claims: BTreeMap::new(),
             unconfirmed_disks: BTreeMap::new(),
             clone_sources: CloneSources::default(),
+            provider: Provider::default(),
             scopes,
         }
     }
@@ -135,6 +137,11 @@ impl Caches {
             clone_sources: CloneSources::Only(Arc::new(namespaces)),
             ..self
         }
+    }
+
+    /// Caches only Machines that this provider manages.
+    pub(super) fn of_provider(self, provider: Provider) -> Self {
+        Self { provider, ..self }
     }
 
     pub(super) fn watch_secrets(&mut self) {

@@ -18,7 +18,10 @@ use std::{
 
 use api::Machine;
 use kube::Client;
-use plan::{Fingerprint, machine::DigestKey};
+use plan::{
+    Fingerprint,
+    machine::{DigestKey, Provider},
+};
 use runtime::{
     backoff::Random,
     cache::WatchScope,
@@ -66,6 +69,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// Namespaces that disks may be cloned from, besides a Machine's own.
     pub clone_source_namespaces: BTreeSet<String>,
+    /// The provider whose Machines are reconciled.
+    pub provider: Provider,
     /// Interval of the resync of every resource.
     pub reconcile_interval: Duration,
     /// Maximum number of resources with writes in flight.
@@ -84,6 +89,7 @@ impl Default for Options {
         Self {
             namespaces: Vec::new(),
             clone_source_namespaces: BTreeSet::new(),
+            provider: Provider::default(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,
@@ -186,8 +192,9 @@ impl Controller {
     pub(super) fn new(tools: Tools, queries: CacheQueries, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
         let scopes = WatchScope::of_namespaces(&options.namespaces);
-        let mut caches =
-            Caches::new(scopes.clone()).allow_clones_from(options.clone_source_namespaces.clone());
+        let mut caches = Caches::new(scopes.clone())
+            .allow_clones_from(options.clone_source_namespaces.clone())
+            .of_provider(options.provider.clone());
         if options.watch_secrets {
             caches.watch_secrets();
         }

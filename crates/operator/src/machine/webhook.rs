@@ -8,7 +8,10 @@ mod cache_queries;
 mod live;
 
 use api::{Machine, MachineClass, NetworkConfiguration};
-use plan::admission::{Verdict, machine, machine_class, network_configuration};
+use plan::{
+    admission::{Verdict, machine, machine_class, network_configuration},
+    machine::Provider,
+};
 use runtime::{cache::Key, tls::Handler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -25,6 +28,7 @@ pub struct Webhook {
     reader: CacheReader,
     live: Live,
     metrics: Metrics,
+    provider: Provider,
 }
 
 impl Webhook {
@@ -33,6 +37,7 @@ impl Webhook {
             reader: operator.queries.reader(),
             live: Live::new(operator.lookups.clone()),
             metrics: operator.metrics.clone(),
+            provider: operator.options.provider.clone(),
         }
     }
 
@@ -80,7 +85,10 @@ impl Webhook {
 
     async fn machine(&self, request: ReviewRequest<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<Machine>(&request)?;
-        let Some(new) = new.filter(|new| machine::needs_review(old.as_ref(), new)) else {
+        let is_reviewed = |new: &Machine| {
+            self.provider.is_named_by(new) && machine::needs_review(old.as_ref(), new)
+        };
+        let Some(new) = new.filter(is_reviewed) else {
             return Ok(Verdict::default());
         };
         let namespace = new.metadata.namespace.clone().unwrap_or_default();

@@ -100,6 +100,7 @@ pub fn everything() -> Value {
         "metrics": { "serviceMonitor": on() },
         "watchNamespaces": ["team-a", "team-b"],
         "cloneSourceNamespaces": ["images"],
+        "machineProvider": "kubevirt-east",
     })
 }
 

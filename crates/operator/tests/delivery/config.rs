@@ -267,6 +267,7 @@ fn every_setting_is_in_the_manifest_or_left_out_on_purpose() {
             "KUBECONFIG",
             "WATCH_NAMESPACES",
             "CLONE_SOURCE_NAMESPACES",
+            "MACHINE_PROVIDER",
             "WEBHOOK_CERTIFICATES",
             "WEBHOOK_SERVICE",
             "WEBHOOK_CONFIGURATION",

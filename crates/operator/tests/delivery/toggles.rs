@@ -73,6 +73,7 @@ const CASES: &[Case] = &[
     Case("maxConcurrentReconciles", "1000", MANAGER, "container env MAX_CONCURRENT_RECONCILES", r#""1000""#),
     Case("watchNamespaces", "[team-a, team-b]", MANAGER, "container env WATCH_NAMESPACES", r#""team-a,team-b""#),
     Case("cloneSourceNamespaces", "[images]", MANAGER, "container env CLONE_SOURCE_NAMESPACES", r#""images""#),
+    Case("machineProvider", "kubevirt-east", MANAGER, "container env MACHINE_PROVIDER", r#""kubevirt-east""#),
     Case("watchSecrets", "false", MANAGER, "container env WATCH_SECRETS", r#""false""#),
     Case("leaderElection", "false", MANAGER, "/spec/strategy/type", r#""Recreate""#),
     Case("clientQps", "2000000", MANAGER, "container env CLIENT_QPS", r#""2000000""#),

@@ -40,6 +40,7 @@ mod ownership;
 mod plan;
 mod power;
 mod process;
+mod providers;
 mod spec_changes;
 
 use harness::{Suite, fault_injection, runner};

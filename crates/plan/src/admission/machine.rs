@@ -57,9 +57,8 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
     }
     // A VirtualMachine that exists before the Machine has no snapshot for it.
     let vm = old.and(context.virtual_machine.as_ref());
-    let classes = &context.surroundings.machine_classes;
     let surroundings_of = |machine: &Machine| Surroundings {
-        machine_classes: classes_for(machine, vm, context.is_running, classes),
+        machine_classes: classes_for(machine, vm, context.is_running, &context.surroundings),
         kept_classes: kept_classes(machine, &context.claims),
         ..context.surroundings.clone()
     };

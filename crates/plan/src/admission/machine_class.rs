@@ -9,13 +9,13 @@ use api::{Machine, MachineClass, ObjectMeta, core::StorageClass};
 
 use super::{Problem, Verdict, listed, machines};
 use crate::machine::{
-    Known, Lookup,
+    Known, Lookup, Provider,
     resolve::{
         class::{self, GPU_CORES},
         sizing::MAX_VCPUS,
     },
     resolved::vcpus,
-    surroundings::{is_enabled, is_offered},
+    surroundings::is_enabled,
 };
 
 /// State of the cluster for the review of a MachineClass.
@@ -26,13 +26,14 @@ pub struct ReviewContext {
     pub default_class: Option<String>,
     /// Machines that are sized by the class.
     pub users: Vec<Arc<Machine>>,
+    pub provider: Provider,
 }
 
 /// Reviews a new MachineClass or an update.
 pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewContext) -> Verdict {
     let mut verdict = Verdict::default();
     let is_changed = old.is_none_or(|old| old.spec != new.spec);
-    if !is_changed || new.metadata.deletion_timestamp.is_some() || !is_offered(new) {
+    if !is_changed || new.metadata.deletion_timestamp.is_some() || !context.provider.offers(new) {
         return verdict;
     }
     verdict.compare_problems(old.map(problems).unwrap_or_default(), problems(new));

@@ -47,6 +47,8 @@ pub fn resolve(
 ) -> Result<Resolution, Vec<SpecError>> {
     let MachineSpec {
         name: _,
+        // Decides whether the Machine is resolved at all.
+        provider: _,
         template: _,
         instance_type: _,
         machine_class: _,
@@ -66,7 +68,7 @@ pub fn resolve(
     let mut findings = Findings::default();
     let identity = identity(machine);
     let vm_name = vm_name(machine, &mut findings);
-    let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
+    let sizing = sizing::resolve(&machine.spec, surroundings, &mut findings);
     let mut interfaces =
         networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
     let mut disks = disks::resolve(
@@ -130,7 +132,7 @@ pub(crate) struct Outline {
 pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline {
     // `resolve` reports the errors.
     let mut findings = Findings::default();
-    let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
+    let sizing = sizing::resolve(&machine.spec, surroundings, &mut findings);
     let disks = disks::resolve(
         machine.spec.disks.as_deref().unwrap_or_default(),
         sizing.as_ref(),

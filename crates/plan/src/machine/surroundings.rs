@@ -10,10 +10,8 @@ use api::{
     core::{ObservedClaim, Secret, StorageClass},
 };
 
+use super::Provider;
 use crate::naming;
-
-/// Name of this operator in `spec.machineProviders` of a MachineClass.
-pub(crate) const PROVIDER: &str = "kubevirt";
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
@@ -30,6 +28,8 @@ pub struct Surroundings {
     /// is deleted.
     pub kept_classes: BTreeMap<String, String>,
     pub clone_sources: CloneSources,
+    /// This operator's provider.
+    pub provider: Provider,
 }
 
 /// Namespaces that disks may be cloned from, besides the Machine's own.
@@ -167,10 +167,10 @@ impl<T> Known<T> {
 
 impl Known<MachineClass> {
     /// The class of Machines that name no size.
-    pub fn default_class(&self) -> Lookup<&MachineClass> {
+    pub fn default_class(&self, provider: &Provider) -> Lookup<&MachineClass> {
         self.newest_default(
             |class| &class.metadata,
-            |class| class.spec.default == Some(true) && is_enabled(class) && is_offered(class),
+            |class| class.spec.default == Some(true) && is_enabled(class) && provider.offers(class),
         )
     }
 }
@@ -178,14 +178,6 @@ impl Known<MachineClass> {
 /// Whether Machines may use a class.
 pub(crate) fn is_enabled(class: &MachineClass) -> bool {
     class.spec.enabled != Some(false)
-}
-
-/// Whether this operator's provider offers a class.
-pub(crate) fn is_offered(class: &MachineClass) -> bool {
-    match class.spec.machine_providers.as_deref() {
-        None | Some([]) => true,
-        Some(providers) => providers.iter().any(|provider| provider == PROVIDER),
-    }
 }
 
 impl Known<StorageClass> {

@@ -10,11 +10,13 @@ mod webhook;
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use apimachinery::duration;
+use plan::machine::Provider;
 use runtime::probes::BindAddress;
 use tracing::info;
 
 use crate::cmd::settings::{
-    Common, CommonFlags, Problem, Reader, boolean, is_label, joined, namespace_name, parsed, rate,
+    Common, CommonFlags, Problem, Reader, boolean, is_label, joined, namespace_name, parsed,
+    provider, rate,
 };
 
 /// Namespace of an operator outside of a pod.
@@ -66,6 +68,15 @@ pub(crate) struct Flags {
     #[arg(long, env = "CLONE_SOURCE_NAMESPACES", value_name = "NAMES")]
     clone_source_namespaces: Option<String>,
 
+    /// Provider whose Machines are reconciled, as well as those without a provider [default: kubevirt]
+    #[arg(
+        long,
+        env = "MACHINE_PROVIDER",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    machine_provider: Option<String>,
+
     /// Whether to watch the metadata of Secrets with cloud-init data [default: true]
     #[arg(long, env = "WATCH_SECRETS", value_name = "BOOL")]
     watch_secrets: Option<String>,
@@ -95,6 +106,7 @@ pub(crate) struct Settings {
     /// Empty: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
     pub(crate) clone_source_namespaces: BTreeSet<String>,
+    pub(crate) machine_provider: Provider,
     pub(crate) watch_secrets: bool,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
@@ -116,6 +128,7 @@ impl Flags {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            machine_provider,
             watch_secrets,
             client_qps,
             client_burst,
@@ -158,6 +171,9 @@ impl Flags {
                     namespace_names,
                 )
                 .unwrap_or_default(),
+            machine_provider: reader
+                .read("MACHINE_PROVIDER", machine_provider, provider)
+                .unwrap_or_default(),
             watch_secrets: reader
                 .read("WATCH_SECRETS", watch_secrets, boolean)
                 .unwrap_or(true),
@@ -184,6 +200,7 @@ impl Settings {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            machine_provider,
             watch_secrets,
             client_qps,
             client_burst,
@@ -210,6 +227,7 @@ impl Settings {
             operator_namespace = namespace,
             watch_namespaces = names(watch_namespaces),
             clone_source_namespaces = names(clone_source_namespaces),
+            %machine_provider,
             watch_secrets,
             %log_level,
             %log_format,

@@ -88,7 +88,7 @@ impl Caches {
         if !self.are_synced(&[Watched::Machines, Watched::Classes, Watched::StorageClasses]) {
             return None;
         }
-        let default_class = match self.known_classes.default_class() {
+        let default_class = match self.known_classes.default_class(&self.provider) {
             Lookup::Found(other) => other.metadata.name.clone(),
             Lookup::Missing | Lookup::Unknown => None,
         };
@@ -101,6 +101,7 @@ impl Caches {
             storage_classes: self.known_storage_classes.clone(),
             default_class: default_class.filter(|name| Some(name) != class.metadata.name.as_ref()),
             users: users.unwrap_or_default(),
+            provider: self.provider.clone(),
         })
     }
 

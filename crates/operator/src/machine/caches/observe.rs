@@ -159,6 +159,7 @@ impl Caches {
             secrets,
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
+            provider: self.provider.clone(),
         }
     }
 

@@ -50,6 +50,9 @@ impl Caches {
                 }
             }
             KindEvent::Machine(change) => {
+                let Some(change) = change.select(|machine| self.provider.manages(machine)) else {
+                    return Affected::default();
+                };
                 let changed = self.machines.apply(scope, change);
                 self.machines_changed(changed)
             }
@@ -117,6 +120,7 @@ impl Caches {
             Answer::Owner(value) => match subject.owner {
                 Owner::Machine => {
                     let machine = decode::from_value(value).ok();
+                    let machine = machine.filter(|machine| self.provider.manages(machine));
                     let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
                     self.machines_changed(changed.into_iter().collect())
                 }

@@ -30,7 +30,7 @@ pub(super) fn resolve_sized(
     let claims = observed.claims.iter().copied();
     surroundings.kept_classes = kept_classes(observed.machine, claims);
     let vm = observed.virtual_machine.map(|vm| &vm.metadata);
-    let origin = SizeOrigin::of(observed.machine, vm, &surroundings.machine_classes);
+    let origin = SizeOrigin::of(observed.machine, vm, &surroundings);
     let (classes, class_mismatch) = match origin {
         None => (surroundings.machine_classes.clone(), None),
         Some(SizeOrigin::BuiltIn) => (Known::all([]), None),

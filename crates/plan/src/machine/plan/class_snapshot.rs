@@ -13,9 +13,7 @@ use super::{
     vm::is_restart_requested,
 };
 use crate::machine::{
-    Known, Lookup,
-    surroundings::{PROVIDER, is_enabled, is_offered},
-    switches::is_switched_on,
+    Known, Lookup, Surroundings, surroundings::is_enabled, switches::is_switched_on,
 };
 
 /// The fields of a class that determine a size.
@@ -96,7 +94,7 @@ impl SizeOrigin {
     pub(super) fn of(
         machine: &Machine,
         vm: Option<&ObjectMeta>,
-        classes: &Known<MachineClass>,
+        surroundings: &Surroundings,
     ) -> Option<Self> {
         let vm = vm.filter(|vm| is_own_vm(vm, machine))?;
         let spec = &machine.spec;
@@ -114,12 +112,13 @@ impl SizeOrigin {
             class.spec.default = requested.is_none().then_some(true);
             Known::all([(name.clone(), Arc::new(class))])
         };
-        let why = match classes.get(&name) {
+        let provider = &surroundings.provider;
+        let why = match surroundings.machine_classes.get(&name) {
             Lookup::Unknown => return None,
             Lookup::Missing => "was deleted".to_owned(),
             Lookup::Found(class) if !is_enabled(class) => "is disabled".to_owned(),
-            Lookup::Found(class) if !is_offered(class) => {
-                format!("is no longer offered by the provider {PROVIDER}")
+            Lookup::Found(class) if !provider.offers(class) => {
+                format!("is no longer offered by the provider {provider}")
             }
             Lookup::Found(class) => {
                 return Some(Self::Class {
@@ -143,10 +142,10 @@ pub(crate) fn classes_for(
     machine: &Machine,
     vm: Option<&ObjectMeta>,
     is_running: bool,
-    classes: &Known<MachineClass>,
+    surroundings: &Surroundings,
 ) -> Known<MachineClass> {
-    match SizeOrigin::of(machine, vm, classes) {
-        None => classes.clone(),
+    match SizeOrigin::of(machine, vm, surroundings) {
+        None => surroundings.machine_classes.clone(),
         Some(SizeOrigin::BuiltIn) => Known::all([]),
         Some(SizeOrigin::Class { snapshot, .. }) if is_running && keeps_size(machine, vm) => {
             snapshot

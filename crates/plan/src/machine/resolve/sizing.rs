@@ -1,14 +1,13 @@
 //! Size of a machine: its source, then the overrides of the spec.
 
-use api::{AccessMode, MachineClass, MachineSpec, VolumeMode, kubevirt::CpuTopology};
+use api::{AccessMode, MachineSpec, VolumeMode, kubevirt::CpuTopology};
 
 use super::{Findings, amount, class};
 use crate::{
     Quantity,
     machine::{
-        ErrorType, Known, Lookup, SizingSource, SpecError,
-        resolved::vcpus,
-        surroundings::{PROVIDER, is_enabled, is_offered},
+        ErrorType, Lookup, SizingSource, SpecError, Surroundings, resolved::vcpus,
+        surroundings::is_enabled,
     },
     naming,
 };
@@ -93,10 +92,10 @@ pub(crate) struct MemoryBounds {
 /// Resolves the size, or reports why there is none.
 pub(super) fn resolve(
     spec: &MachineSpec,
-    classes: &Known<MachineClass>,
+    surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<Sizing> {
-    let sized = source(spec, classes, findings);
+    let sized = source(spec, surroundings, findings);
     // Overrides are checked even without a size, so that all errors are reported.
     let overrides = Overrides::of(spec, findings);
     let (mut sizing, bounds) = sized?;
@@ -164,7 +163,7 @@ impl Field {
 
 fn source(
     spec: &MachineSpec,
-    classes: &Known<MachineClass>,
+    surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let given: Vec<_> = [
@@ -176,10 +175,10 @@ fn source(
     .filter_map(|(field, name)| Some((field, name.as_deref()?)))
     .collect();
     match given[..] {
-        [] => default_size(classes, findings),
+        [] => default_size(surroundings, findings),
         [(field, name)] => match field.built_in(name) {
             Some(sizing) => Some((sizing, MemoryBounds::default())),
-            None => class_by_name(field, name, classes, findings),
+            None => class_by_name(field, name, surroundings, findings),
         },
         [_, (field, _), ..] => {
             findings.invalid(
@@ -192,11 +191,14 @@ fn source(
 }
 
 fn default_size(
-    classes: &Known<MachineClass>,
+    surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let small = || from_row(&SMALL, SizingSource::Template("small"), UNNAMED);
-    match classes.default_class() {
+    match surroundings
+        .machine_classes
+        .default_class(&surroundings.provider)
+    {
         Lookup::Found(class) => class::size(UNNAMED, class, findings),
         Lookup::Missing => Some((small(), MemoryBounds::default())),
         Lookup::Unknown => {
@@ -214,17 +216,18 @@ fn default_size(
 fn class_by_name(
     field: Field,
     name: &str,
-    classes: &Known<MachineClass>,
+    surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let advice = field.advice();
-    let found = classes.get(name);
+    let provider = &surroundings.provider;
+    let found = surroundings.machine_classes.get(name);
     let message = match found {
         Lookup::Found(class) if !is_enabled(class) => {
             format!("MachineClass {name:?} is disabled: {advice}choose an enabled one")
         }
-        Lookup::Found(class) if !is_offered(class) => format!(
-            "MachineClass {name:?} is not offered by the provider {PROVIDER}: {advice}choose one that is"
+        Lookup::Found(class) if !provider.offers(class) => format!(
+            "MachineClass {name:?} is not offered by the provider {provider}: {advice}choose one that is"
         ),
         Lookup::Found(class) => return class::size(field.path(), class, findings),
         Lookup::Missing if advice.is_empty() => {

@@ -43,6 +43,7 @@ fn defaults_are_those_of_the_reference() {
         namespace: "kubevirt-operator-system".to_owned(),
         watch_namespaces: BTreeSet::new(),
         clone_source_namespaces: BTreeSet::new(),
+        machine_provider: Provider::default(),
         watch_secrets: true,
         client_qps: 100.try_into().unwrap(),
         client_burst: 200.try_into().unwrap(),
@@ -75,6 +76,7 @@ fn every_setting_can_be_set() {
         "--namespace=ops",
         "--watch-namespaces=b, a,,b",
         "--clone-source-namespaces=images",
+        "--machine-provider=kubevirt-east",
         "--watch-secrets=false",
         "--log-level=debug",
         "--log-format=text",
@@ -104,6 +106,7 @@ fn every_setting_can_be_set() {
         namespace: "ops".to_owned(),
         watch_namespaces: ["a", "b"].map(str::to_owned).into(),
         clone_source_namespaces: ["images"].map(str::to_owned).into(),
+        machine_provider: Provider::new("kubevirt-east"),
         watch_secrets: false,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
@@ -119,6 +122,11 @@ fn every_setting_can_be_set() {
     "reconcile-interval",
     "abc",
     "must be a duration of at least 1s, such as 30s or 1m30s"
+)]
+#[case(
+    "machine-provider",
+    "a b",
+    "must be the name of a provider: at most 63"
 )]
 #[case("webhook-certificates", "both", "must be one of managed, external")]
 #[case(
@@ -256,6 +264,7 @@ fn every_flag_has_its_variable() {
         "NAMESPACE",
         "WATCH_NAMESPACES",
         "CLONE_SOURCE_NAMESPACES",
+        "MACHINE_PROVIDER",
         "WATCH_SECRETS",
         "CLIENT_QPS",
         "CLIENT_BURST",
