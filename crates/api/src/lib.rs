@@ -32,7 +32,8 @@ pub use machine_class::{
     MachineClassSpec, MachineClassStatus,
 };
 pub use network_configuration::{
-    NetworkConfiguration, NetworkConfigurationSpec, NetworkConfigurationStatus,
+    AllocationMethod, NetworkConfiguration, NetworkConfigurationInterface,
+    NetworkConfigurationSpec, NetworkConfigurationStatus,
 };
 pub use observed::{Json, ObservedCondition, condition};
 pub use quantity_value::QuantityValue;

@@ -21,7 +21,7 @@ pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
 use crate::{QuantityValue, rules};
 
 /// Drops the description of an enumeration. The field's own description names the default.
-fn omit_description(schema: &mut Schema) {
+pub(crate) fn omit_description(schema: &mut Schema) {
     schema.remove("description");
 }
 

@@ -1,11 +1,12 @@
 //! The NetworkConfiguration resource.
 
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Condition;
+use crate::{Condition, machine::omit_description};
 
-/// Network that Machines can attach to.
+/// Network that Machines can attach to, or a record of a Machine's addresses.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "vitistack.io",
@@ -19,7 +20,7 @@ use crate::Condition;
     status = "NetworkConfigurationStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A network that Machines of this namespace can attach to. The operator creates one NetworkAttachmentDefinition for it, which they share.",
+    doc = "A network that Machines of this namespace can attach to, if it has a bridge: the operator creates one NetworkAttachmentDefinition for it, which they share. Without a bridge it records addresses for other operators of the Viti stack, and this operator leaves it alone.",
     printcolumn(name = "VLAN", type_ = "integer", json_path = ".spec.vlan"),
     printcolumn(name = "Bridge", type_ = "string", json_path = ".spec.bridge"),
     printcolumn(name = "MTU", type_ = "integer", json_path = ".spec.mtu", priority = 1),
@@ -39,15 +40,17 @@ use crate::Condition;
     validation = Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters: it becomes the value of the label vitistack.io/network-configuration")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(oldSelf.bridge) || has(self.bridge)").message("bridge cannot be removed: Machines may be attached to the network; delete the NetworkConfiguration instead").field_path(".bridge"))]
 pub struct NetworkConfigurationSpec {
     /// VLAN tag. Traffic is untagged if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4094))]
     pub vlan: Option<i32>,
-    /// Name of the Linux bridge on the nodes.
+    /// Name of the Linux bridge on the nodes. Machines can attach to networks with a bridge only.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 15))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-_.A-Za-z0-9]*$')").message("must be the name of a network device: letters, digits, '-', '_' and '.'"))]
-    pub bridge: String,
+    pub bridge: Option<String>,
     /// Maximum transmission unit. Defaults to that of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 65535))]
@@ -56,6 +59,102 @@ pub struct NetworkConfigurationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub description: Option<String>,
+    /// Short name, in records of addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub name: Option<String>,
+    /// The operator that allocates the addresses, such as `kea`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub provider: Option<String>,
+    /// The NetworkNamespace whose addresses are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub network_namespace_name: Option<String>,
+    /// Interfaces that get addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub network_interfaces: Option<Vec<NetworkConfigurationInterface>>,
+    /// Identifier of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub cluster_identifier: Option<String>,
+    /// Identifier of the data center.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub datacenter_identifier: Option<String>,
+    /// Identifier of the supervisor cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub supervisor_identifier: Option<String>,
+}
+
+impl NetworkConfiguration {
+    /// Whether this is a network that Machines can attach to, not a record of addresses.
+    pub fn is_network(&self) -> bool {
+        self.spec.bridge.is_some()
+    }
+}
+
+/// An interface and its addresses.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkConfigurationInterface {
+    /// Name of the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// MAC address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    /// IPv4 addresses.
+    #[serde(rename = "ipv4Addresses", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub ipv4_addresses: Option<Vec<String>>,
+    /// IPv4 subnet.
+    #[serde(rename = "ipv4Subnet", skip_serializing_if = "Option::is_none")]
+    pub ipv4_subnet: Option<String>,
+    /// IPv4 gateway.
+    #[serde(rename = "ipv4Gateway", skip_serializing_if = "Option::is_none")]
+    pub ipv4_gateway: Option<String>,
+    /// IPv6 addresses.
+    #[serde(rename = "ipv6Addresses", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub ipv6_addresses: Option<Vec<String>>,
+    /// IPv6 subnet.
+    #[serde(rename = "ipv6Subnet", skip_serializing_if = "Option::is_none")]
+    pub ipv6_subnet: Option<String>,
+    /// IPv6 gateway.
+    #[serde(rename = "ipv6Gateway", skip_serializing_if = "Option::is_none")]
+    pub ipv6_gateway: Option<String>,
+    /// DNS servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub dns: Option<Vec<String>>,
+    /// VLAN.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<String>,
+    /// Whether the addresses are reserved in the DHCP servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dhcp_reserved: Option<bool>,
+    /// Whether an address is allocated.
+    #[serde(rename = "ipAllocated", skip_serializing_if = "Option::is_none")]
+    pub ip_allocated: Option<bool>,
+    /// How the addresses are allocated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_method: Option<AllocationMethod>,
+    /// Time at which the allocation expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub allocation_expiry: Option<String>,
+}
+
+/// How addresses are allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(transform = omit_description)]
+pub enum AllocationMethod {
+    Dhcp,
+    Static,
 }
 
 /// Observed state of a network.
@@ -73,4 +172,21 @@ pub struct NetworkConfigurationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Option<Vec<Condition>>,
+    /// Phase of a record of addresses. The operator that allocates them writes this and the following
+    /// fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// State of the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Human-readable details about the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Time at which the record was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
+    /// Interfaces with their addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub network_interfaces: Option<Vec<NetworkConfigurationInterface>>,
 }

@@ -54,6 +54,14 @@ pub struct Plan {
 }
 
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+    if !is_managed(observed.network) {
+        return Plan {
+            steps: Vec::new(),
+            status: observed.network.status.clone().unwrap_or_default(),
+            events: Vec::new(),
+            requeue_after: None,
+        };
+    }
     let definition = Definition::of(observed);
     let steps = if is_terminating(observed) {
         cleanup(observed, &definition)
@@ -69,6 +77,13 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     }
 }
 
+/// Whether the operator acts on a NetworkConfiguration: one with a bridge, or one that has the operator's
+/// finalizer and is being deleted. Others record addresses for other operators.
+pub fn is_managed(network: &NetworkConfiguration) -> bool {
+    network.is_network()
+        || network.metadata.deletion_timestamp.is_some() && carries_finalizer(network)
+}
+
 fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match (observed.users.is_empty(), has_finalizer(observed)) {
@@ -79,7 +94,9 @@ fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> 
     if !observed.multus {
         return steps;
     }
-    let desired = || Object::Attachment(attachment_definition(observed.network));
+    let Some(desired) = attachment_definition(observed.network) else {
+        return steps;
+    };
     match definition {
         Definition::Missing => {
             let name = observed.network.metadata.name.as_deref();
@@ -89,17 +106,20 @@ fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> 
             );
             steps.push(Step {
                 event: Some(Event::normal("Created", message)),
-                ..step(create(observed, desired()), "the network has no definition")
+                ..step(
+                    create(observed, Object::Attachment(desired)),
+                    "the network has no definition",
+                )
             });
         }
         Definition::Differs { found, uid } => {
             let action = Action::Apply {
-                object: desired(),
+                object: Object::Attachment(desired.clone()),
                 uid: (*uid).to_owned(),
                 created_at: managed::created_at(&found.metadata),
             };
             steps.push(Step {
-                event: repair_event(observed, found),
+                event: repair_event(observed, found, &desired),
                 ..step(action, "the definition differs from the desired one")
             });
         }
@@ -120,13 +140,17 @@ fn create(observed: &Observed<'_>, definition: Object) -> Action {
 
 /// The Event about tampering with the definition. An outdated status means that the NetworkConfiguration
 /// itself has changed.
-fn repair_event(observed: &Observed<'_>, found: &NetworkAttachmentDefinition) -> Option<Event> {
+fn repair_event(
+    observed: &Observed<'_>,
+    found: &NetworkAttachmentDefinition,
+    desired: &NetworkAttachmentDefinition,
+) -> Option<Event> {
     let status = observed.network.status.as_ref();
     let observed_generation = status.and_then(|status| status.observed_generation);
     if observed_generation != observed.network.metadata.generation {
         return None;
     }
-    let fields = definition::differing(found, &attachment_definition(observed.network));
+    let fields = definition::differing(found, desired);
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     let message = format!(
         "NetworkAttachmentDefinition {} was changed by {}: put back {}",
@@ -172,7 +196,11 @@ fn is_terminating(observed: &Observed<'_>) -> bool {
 }
 
 fn has_finalizer(observed: &Observed<'_>) -> bool {
-    let finalizers = observed.network.metadata.finalizers.as_deref();
+    carries_finalizer(observed.network)
+}
+
+fn carries_finalizer(network: &NetworkConfiguration) -> bool {
+    let finalizers = network.metadata.finalizers.as_deref();
     finalizers
         .unwrap_or_default()
         .iter()

@@ -84,7 +84,9 @@ fn render(
     let machine = match &entry.resource {
         Resource::Machine(machine) => machine,
         Resource::NetworkConfiguration(network) => {
-            printer.print(&build::attachment_definition(network))?;
+            if let Some(definition) = build::attachment_definition(network) {
+                printer.print(&definition)?;
+            }
             return Ok(Outcome::Fine);
         }
         Resource::MachineClass(_) | Resource::StorageClass(_) | Resource::Secret(_) => {

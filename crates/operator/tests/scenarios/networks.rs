@@ -366,3 +366,44 @@ fn a_machine_on_a_network_waits_for_multus() {
         until_users(&scenario, "prod", &["web"]).await;
     });
 }
+
+#[test]
+fn a_record_of_addresses_is_left_alone() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        let interface = json!({ "name": "vlan-100", "macAddress": "02:12:00:00:00:01" });
+        scenario
+            .create(
+                "NetworkConfiguration",
+                json!({
+                    "metadata": { "name": "cluster-ctp0",
+                        "finalizers": ["vitistack.io/networkconfiguration-finalizer"] },
+                    "spec": { "name": "cluster-ctp0", "networkNamespaceName": "net",
+                        "provider": "kea", "networkInterfaces": [interface] },
+                }),
+            )
+            .await;
+        scenario
+            .apply("kind: NetworkConfiguration\napiVersion: vitistack.io/v1alpha1\nmetadata: {name: lan}\nspec: {bridge: br0}\n")
+            .await;
+        scenario
+            .until("NetworkAttachmentDefinition", "lan", Value::is_object)
+            .await;
+        let record = scenario.get("NetworkConfiguration", "cluster-ctp0").await;
+        assert!(record["status"].is_null(), "{record}");
+        let finalizers = json!(["vitistack.io/networkconfiguration-finalizer"]);
+        assert_eq!(record["metadata"]["finalizers"], finalizers);
+        let definition = scenario.find("NetworkAttachmentDefinition", "cluster-ctp0");
+        assert!(definition.await.is_none());
+        scenario
+            .delete("NetworkConfiguration", "cluster-ctp0")
+            .await;
+        let released = json!({ "metadata": { "finalizers": [] } });
+        scenario
+            .patch("NetworkConfiguration", "cluster-ctp0", released)
+            .await;
+        scenario
+            .until_gone("NetworkConfiguration", "cluster-ctp0")
+            .await;
+    });
+}

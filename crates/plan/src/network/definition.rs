@@ -37,7 +37,8 @@ impl<'a> Definition<'a> {
         if found.metadata.deletion_timestamp.is_some() {
             return Self::Terminating;
         }
-        if has(found, &attachment_definition(observed.network)) {
+        let desired = attachment_definition(observed.network);
+        if desired.is_none_or(|desired| has(found, &desired)) {
             Self::UpToDate { found, uid }
         } else {
             Self::Differs { found, uid }

@@ -47,6 +47,7 @@ pub(super) fn report(
         users: (!users.is_empty()).then_some(users),
         observed_generation: generation,
         conditions: Some(conditions),
+        ..old
     };
     (new, event.into_iter().collect())
 }

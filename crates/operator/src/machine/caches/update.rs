@@ -57,6 +57,9 @@ impl Caches {
                 self.machines_changed(changed)
             }
             KindEvent::Network(change) => {
+                let Some(change) = change.select(plan::network::is_managed) else {
+                    return Affected::default();
+                };
                 let changed = self.networks.apply(scope, change);
                 self.networks_changed(&changed)
             }

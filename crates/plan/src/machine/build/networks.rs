@@ -11,20 +11,31 @@ use super::owner;
 
 const CNI_VERSION: &str = "0.3.1";
 
-/// The NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share.
-pub fn attachment_definition(network: &NetworkConfiguration) -> NetworkAttachmentDefinition {
+/// The NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share; none without a
+/// bridge.
+pub fn attachment_definition(
+    network: &NetworkConfiguration,
+) -> Option<NetworkAttachmentDefinition> {
     let NetworkConfigurationSpec {
         vlan,
         bridge,
         mtu,
         description: _,
+        // Addresses are allocated and recorded by other operators.
+        name: _,
+        provider: _,
+        network_namespace_name: _,
+        network_interfaces: _,
+        cluster_identifier: _,
+        datacenter_identifier: _,
+        supervisor_identifier: _,
     } = &network.spec;
     let name = network.metadata.name.clone().unwrap_or_default();
     let config = BridgeConfig {
         cni_version: CNI_VERSION.to_owned(),
         name: name.clone(),
         type_: "bridge".to_owned(),
-        bridge: bridge.clone(),
+        bridge: bridge.clone()?,
         vlan: *vlan,
         // Without this, several versions of the plugin leave a tagged port in the default VLAN too.
         preserve_default_vlan: vlan.map(|_| false),
@@ -48,5 +59,5 @@ pub fn attachment_definition(network: &NetworkConfiguration) -> NetworkAttachmen
             .map(|uid| vec![owner("NetworkConfiguration", name, uid)]),
         ..ObjectMeta::default()
     };
-    definition
+    Some(definition)
 }

@@ -262,7 +262,7 @@ fn a_network_becomes_a_port_on_a_bridge(#[case] spec: Value, #[case] expected: V
         "metadata": {"name": "front", "namespace": "shop", "uid": "u-2"}, "spec": spec,
     }))
     .unwrap();
-    let definition = json!(attachment_definition(&network));
+    let definition = json!(attachment_definition(&network).unwrap());
     let mut config: Value =
         serde_json::from_str(definition["spec"]["config"].as_str().unwrap()).unwrap();
     for (field, value) in [

@@ -81,7 +81,7 @@ impl World {
                 "metadata": {"name": "web", "namespace": "shop", "uid": "m1", "generation": 1},
                 "spec": spec,
             })),
-            attachments: vec![attachment_definition(&network)],
+            attachments: attachment_definition(&network).into_iter().collect(),
             surroundings: Surroundings {
                 machine_classes: Known::all([("big".to_owned(), Arc::new(class))]),
                 storage_classes: Known::all([("fast".to_owned(), Arc::new(storage))]),
