@@ -70,7 +70,7 @@ impl Shape {
     }
 }
 
-/// What a value may be. Nothing set means that the type accepts nothing; all three set, anything.
+/// Kinds of values that a type accepts: none if nothing is set, all if everything is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atom {
     scalar: Option<Scalar>,
@@ -97,7 +97,7 @@ pub(crate) struct List {
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     fields: BTreeMap<String, Field>,
-    /// The type of fields that are not declared, unless there may be none.
+    /// Type of undeclared fields; `None` if there may be none.
     element: Option<TypeRef>,
     atomic: bool,
 }
@@ -120,7 +120,7 @@ pub(crate) struct PatchMeta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TypeRef {
     index: usize,
-    /// Where the type is used, it may be said to be atomic or not, whatever its definition says.
+    /// Whether this use of the type is atomic; overrides its definition.
     atomic: Option<bool>,
 }
 
@@ -133,12 +133,12 @@ impl TypeRef {
     }
 }
 
-/// Anything, replaced as a whole.
+/// Any value, atomic.
 const UNTYPED: TypeRef = TypeRef::to(0);
-/// Anything, whose maps merge.
+/// Any value; maps merge by field.
 const DEDUCED: TypeRef = TypeRef::to(1);
 
-/// [`UNTYPED`] and [`DEDUCED`], at their places.
+/// [`UNTYPED`] and [`DEDUCED`], at their indexes.
 fn common_types() -> Vec<Atom> {
     [(UNTYPED, true), (DEDUCED, false)]
         .into_iter()
@@ -227,7 +227,7 @@ impl<'a> Type<'a> {
         })
     }
 
-    /// What the type accepts, narrowed to the kind that the value is when it accepts that.
+    /// Accepted forms, narrowed to that of the value if the type accepts it.
     pub(crate) fn forms(self, value: Option<&Value>) -> Forms {
         let atom = self.atom();
         let forms = Forms {
@@ -280,7 +280,7 @@ impl<'a> MapType<'a> {
         self.map.fields.contains_key(name)
     }
 
-    /// The type of a field, unless there may be no such field.
+    /// Type of a field; `None` if there may be no such field.
     pub(crate) fn field(self, name: &str) -> Option<Type<'a>> {
         let reference = self
             .map
@@ -329,7 +329,7 @@ impl<'a> ListType<'a> {
         &self.list.keys
     }
 
-    /// The value that a key field has when an item leaves it out.
+    /// Default of a key field.
     pub(crate) fn key_default(self, name: &str) -> Option<&'a Value> {
         self.element().map()?.map.fields.get(name)?.default.as_ref()
     }

@@ -1,7 +1,6 @@
-//! Times of `managedFields` entries: seconds, to sort by, and the form in which the server writes
-//! them.
+//! Times of `managedFields` entries: parsing, and the format of the server.
 
-/// The seconds since 1970 of an RFC 3339 time, or `None` if it is not one.
+/// Seconds since 1970 of an RFC 3339 time, or `None` if it is not one.
 pub(crate) fn seconds(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', 't'])?;
     let mut date = date.splitn(3, '-');
@@ -25,7 +24,7 @@ pub(crate) fn seconds(text: &str) -> Option<i64> {
     Some(days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
 }
 
-/// The same moment in the server's form: UTC, whole seconds.
+/// The time in the server's format: UTC, whole seconds.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let seconds = seconds(text)?;
     if is_canonical(text) {
@@ -39,8 +38,8 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     ))
 }
 
-/// Whether a time is written in the server's form already. Days that not all months have are left
-/// to arithmetic.
+/// Whether a time is already in the server's format. Days after the 28th are
+/// parsed: not all months have them.
 fn is_canonical(text: &str) -> bool {
     text.len() == "2026-01-01T00:00:00Z".len()
         && text.ends_with('Z')

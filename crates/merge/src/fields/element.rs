@@ -1,4 +1,4 @@
-//! One step from a value to a part of it.
+//! Path elements: from a value to a part of it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::go;
 use crate::ordered::Ordered;
 
-/// One step from a value to a part of it, in the order in which the server sorts them.
+/// Path from a value to a part of it. Ordered as the server sorts them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathElement(Step);
 
@@ -120,7 +120,7 @@ fn wire_value(value: &Value) -> String {
     }
 }
 
-/// As the server names the step in messages: `.spec`, `[name="a"]`, `[="value"]`, `[0]`.
+/// As in the server's messages: `.spec`, `[name="a"]`, `[="value"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -158,12 +158,12 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The steps from the object to one of its fields.
+/// Path from an object to one of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(pub Vec<PathElement>);
 
 impl Path {
-    /// The path through fields of maps.
+    /// Path of fields of maps.
     pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self(names.into_iter().map(PathElement::field).collect())
     }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::{Shape, Type};
 
-/// Deeper than structures nest on any server; a schema that nests them without end stops here.
+/// Bound on nested structures, for recursive schemas.
 const MAX_DEPTH: usize = 32;
 
 impl Shape {
-    /// What exists before anything is set: the object against which a creation is compared.
+    /// Object before any field is set: a creation is compared with it.
     pub fn empty_object(&self) -> Value {
         if self.structured {
             zero(self.root(), MAX_DEPTH)

@@ -31,7 +31,7 @@ impl Comparison {
     }
 }
 
-/// What changed from `left` to `right`.
+/// Changes from `left` to `right`.
 pub(crate) fn compare(shape: &Shape, left: &Value, right: &Value) -> Comparison {
     let change = visit(shape.root(), Some(left), Some(right));
     Comparison {
@@ -41,7 +41,7 @@ pub(crate) fn compare(shape: &Shape, left: &Value, right: &Value) -> Comparison 
     }
 }
 
-/// What changed of one value and its parts.
+/// Changes of one value and its parts.
 #[derive(Default)]
 struct Change {
     removed: Node,
@@ -126,7 +126,7 @@ fn leaf(left: Option<&Value>, right: Option<&Value>) -> Change {
     change
 }
 
-/// A value that is there on one side only was added or removed.
+/// A value on one side only was added or removed.
 fn record_presence(change: &mut Change, left: Option<&Value>, right: Option<&Value>) {
     change.added.member |= left.is_none();
     change.removed.member |= right.is_none();

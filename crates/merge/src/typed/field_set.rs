@@ -75,8 +75,8 @@ fn of_list(list: ListType<'_>, items: &[Value]) -> FieldSet {
     set
 }
 
-/// The set with every declared field that has an owned part: such fields go when their last part
-/// does.
+/// The set with every declared field that has an owned part: such fields are removed with
+/// their last part.
 pub(crate) fn with_declared_fields(shape: &Shape, set: &FieldSet) -> FieldSet {
     declared(Some(shape.root()), set)
 }
