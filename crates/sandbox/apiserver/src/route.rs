@@ -406,19 +406,13 @@ fn attributes<'a>(
 fn manager(method: &Method, headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
     let given = query.get("fieldManager");
     if given.chars().count() > 128 {
-        return Err(ApiError::invalid(
-            "meta.k8s.io",
-            match *method {
-                Method::PUT => "UpdateOptions",
-                Method::PATCH => "PatchOptions",
-                _ => "CreateOptions",
-            },
-            "",
-            &[schema::Violation::at(
-                "fieldManager",
-                schema::Problem::TooLong { max: 128 },
-            )],
-        ));
+        let options = match *method {
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            _ => "CreateOptions",
+        };
+        let problem = schema::Problem::TooLong { max: 128 };
+        return Err(ApiError::invalid_options(options, "fieldManager", problem));
     }
     if !given.is_empty() {
         return Ok(given.to_owned());
