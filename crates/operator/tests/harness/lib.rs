@@ -12,6 +12,7 @@ pub(crate) mod runner;
 mod server;
 pub(crate) mod services;
 pub(crate) mod skipped;
+pub(crate) mod transcript;
 mod virtual_time;
 
 use sandbox::Setup;

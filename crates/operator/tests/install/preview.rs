@@ -14,7 +14,13 @@ use runtime::{
 };
 use serde_json::{Value, json};
 
-use crate::scenario::{InstallScenario, NAME, NAMESPACE, REGISTRY, run_scenario};
+use crate::{
+    harness::{
+        runner::run_scenario_in_sandbox,
+        transcript::{compare_output, transcripts},
+    },
+    scenario::{InstallScenario, NAME, NAMESPACE, REGISTRY, run_scenario},
+};
 
 /// Printed preview, and the requests that it cost.
 struct PlanOutput {
@@ -175,6 +181,25 @@ fn the_preview_is_empty_when_deployed_and_lists_order_and_fields_of_an_upgrade()
                 .contains("is of version v1.8.4, but the KubeVirt resource asks for v1.9.0")
         );
         assert!(output.preview.fails());
+    });
+}
+
+#[test]
+fn the_documented_preview_of_an_upgrade_matches_the_output() {
+    let reason = "the document shows the sandbox's cluster";
+    run_scenario_in_sandbox(reason, async {
+        let mut scenario = InstallScenario::start().await;
+        scenario.install("v1.8.4").await;
+        scenario.until_deployed("v1.8.4").await;
+        scenario.stop_operator().await;
+        let output = plan(&scenario, Some(spec("v1.9.0")), vec![given("v1.9.0")]).await;
+        let file = "docs/virt-operator.md";
+        let transcripts = transcripts(file);
+        let documented = transcripts
+            .iter()
+            .find(|(command, _)| command.starts_with("kubevirt-operator virt-operator plan "));
+        let (command, shown) = documented.unwrap();
+        compare_output(file, (command, shown), &output.text);
     });
 }
 

@@ -24,6 +24,8 @@ mod real_data;
 mod run_settings;
 mod sample_metrics;
 mod sandbox_docs;
+#[path = "../harness/transcript.rs"]
+mod transcript;
 mod virt_operator_plan;
 mod virt_operator_render;
 

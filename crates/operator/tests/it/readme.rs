@@ -2,27 +2,11 @@
 
 use std::{fs, process::Output};
 
-use super::{cluster::with_cluster, root, run, text};
-
-/// Commands and their output in the ```console blocks of a file.
-fn transcripts(file: &str) -> Vec<(String, String)> {
-    let document = fs::read_to_string(root().join(file)).unwrap();
-    let mut found: Vec<(String, String)> = Vec::new();
-    for block in document.split("```console\n").skip(1) {
-        let block = block.split("```").next().unwrap();
-        for line in block.lines() {
-            match (line.strip_prefix("$ "), found.last_mut()) {
-                (Some(command), _) => found.push((command.to_owned(), String::new())),
-                (None, Some((_, output))) => {
-                    output.push_str(line);
-                    output.push('\n');
-                }
-                (None, None) => panic!("{file}: output without a command: {line}"),
-            }
-        }
-    }
-    found
-}
+use super::{
+    cluster::with_cluster,
+    root, run, text,
+    transcript::{self, transcripts},
+};
 
 /// Runs a `kubevirt-operator` command and compares its output; `...` stands for omitted lines. Commands
 /// that need a cluster get an empty one.
@@ -44,21 +28,7 @@ fn check_transcript(file: &str, command: &str, shown: &str) {
 
 fn compare_output(file: &str, command: &str, shown: &str, output: &Output) {
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    let mut rest = printed.as_str();
-    for (index, part) in shown.split("...\n").enumerate() {
-        let at = rest
-            .find(part)
-            .unwrap_or_else(|| panic!("{file}: {command} does not print\n{part}\nbut\n{printed}"));
-        assert!(
-            index > 0 || at == 0,
-            "{file}: {command} begins otherwise:\n{printed}"
-        );
-        rest = &rest[at + part.len()..];
-    }
-    assert!(
-        shown.ends_with("...\n") || rest.is_empty(),
-        "{file}: {command} also prints\n{rest}"
-    );
+    transcript::compare_output(file, (command, shown), &printed);
 }
 
 #[test]
