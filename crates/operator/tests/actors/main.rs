@@ -1,8 +1,7 @@
-//! Scenario of the actors beside a real API server: `e2e/run actors`.
+//! Scenarios of the actors beside a real API server: `e2e/run actors`.
 //!
-//! There is one test, since a cluster has one set of nodes: the actors refuse a cluster with foreign
-//! nodes, then bring up, stop and remove what users create. The API server is that of `KUBECONFIG` and
-//! has no nodes.
+//! The actors refuse a cluster with foreign nodes; they bring up, stop and remove what users create. The
+//! API server is that of `KUBECONFIG`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,25 +12,45 @@
 mod cluster;
 mod null_strings;
 mod program;
+#[path = "../harness/skipped.rs"]
+mod skipped;
 
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use cluster::{Cluster, condition};
 use program::Simulate;
+use skipped::{skip, skip_checks};
 
 const NODES: usize = 3;
+
+/// A cluster has one set of nodes, so only one test uses it at a time.
+static NODES_IN_USE: Mutex<()> = Mutex::const_new(());
+
+#[tokio::test]
+#[ignore = "needs a real API server: e2e/run actors"]
+async fn a_cluster_with_nodes_is_refused() {
+    let _in_use = NODES_IN_USE.lock().await;
+    let cluster = Cluster::connect().await;
+    if let Some(node) = cluster.foreign_node().await {
+        return assert_refused(&node);
+    }
+    let name = "somebody-elses";
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    cluster.create(node).await;
+    assert_refused(name);
+    cluster.delete("v1", "Node", name).await;
+    cluster.until_gone("v1", "Node", name).await;
+}
 
 #[tokio::test]
 #[ignore = "needs a real API server without nodes: e2e/run actors"]
 async fn the_actors_serve_a_real_api_server() {
+    let _in_use = NODES_IN_USE.lock().await;
     let cluster = Cluster::connect().await;
-    if let Some(node) = cluster.foreign_node().await {
-        // On this cluster real kubelets would run the rest.
-        assert_refused(&node);
-        println!("SKIPPED all but the refusal: this cluster has nodes of its own");
-        return;
+    if cluster.foreign_node().await.is_some() {
+        return skip("this cluster has nodes of its own");
     }
-    a_cluster_with_nodes_is_refused(&cluster).await;
     cluster.define(&program::definitions()).await;
     let has_controllers = cluster.has_namespace_controller().await;
 
@@ -45,7 +64,7 @@ async fn the_actors_serve_a_real_api_server() {
     if has_controllers {
         owned_objects_are_deleted(&cluster).await;
     } else {
-        println!("SKIPPED garbage collection: no kube-controller-manager runs in this cluster");
+        skip_checks("no garbage collector: no kube-controller-manager runs beside this API server");
     }
     simulate.stop();
     cluster.delete_all("v1", "Node").await;
@@ -56,14 +75,6 @@ fn assert_refused(node: &str) {
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.contains("which is not simulated"), "{errors}");
     assert!(errors.contains(node), "{errors}");
-}
-
-async fn a_cluster_with_nodes_is_refused(cluster: &Cluster) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "somebody-elses"}});
-    cluster.create(node).await;
-    assert_refused("somebody-elses");
-    cluster.delete("v1", "Node", "somebody-elses").await;
-    cluster.until_gone("v1", "Node", "somebody-elses").await;
 }
 
 async fn nodes_become_ready(cluster: &Cluster) {

@@ -144,8 +144,11 @@ impl TestCluster {
         let client = self.client();
         let definitions = component.definitions();
         sandbox::install_crds(&client, definitions).await.unwrap();
-        if let Self::Real(cluster) = self {
-            cluster.register_virt_api(component).await;
+        if let Self::Real(cluster) = self
+            && component == Component::KubeVirt
+            && cluster.can_simulate_virt_api()
+        {
+            cluster.register_virt_api().await;
         }
     }
 

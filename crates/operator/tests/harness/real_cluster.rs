@@ -237,6 +237,10 @@ impl RealCluster {
         let is_real = |node: &DynamicObject| !node.labels().contains_key(sandbox::NODE_LABEL);
         if nodes.unwrap().iter().any(is_real) {
             println!("this cluster has nodes of its own: its own KubeVirt runs the Machines");
+            assert!(
+                self.has_virt_api().await,
+                "this cluster has nodes of its own, but no KubeVirt: its virt-api is not available"
+            );
             return;
         }
         if has_kubevirt {
@@ -246,8 +250,8 @@ impl RealCluster {
         self.start_actors(world).await;
         if setup.kubevirt == KubeVirtMode::Managed {
             self.serve_virt_api(Identity::Secret("kubevirt-virt-api-certs"));
-        } else if has_kubevirt {
-            self.register_virt_api(Component::KubeVirt).await;
+        } else if has_kubevirt && self.can_simulate_virt_api() {
+            self.register_virt_api().await;
         }
     }
 
@@ -292,11 +296,21 @@ impl RealCluster {
         }
     }
 
+    /// Whether virt-api can be simulated. Scenarios whose checks need it state [`Need::Services`].
+    pub(crate) fn can_simulate_virt_api(&self) -> bool {
+        self.capabilities.has_services
+    }
+
+    /// Whether virt-api's subresources are available.
+    async fn has_virt_api(&self) -> bool {
+        let services = self.all("apiregistration.k8s.io", "APIService");
+        let service = services.get_opt("v1.subresources.kubevirt.io").await;
+        let service = serde_json::to_value(service.unwrap()).unwrap();
+        condition(&service, "Available")["status"] == "True"
+    }
+
     /// Registers virt-api's APIServices and webhooks with the API server.
-    pub(crate) async fn register_virt_api(&self, component: Component) {
-        if component != Component::KubeVirt || !self.capabilities.has_services {
-            return;
-        }
+    pub(crate) async fn register_virt_api(&self) {
         create_namespace(&self.client, KUBEVIRT).await;
         let trust = Trust::for_service((KUBEVIRT, virt_api::NAME), Timestamp::now());
         let objects = virt_api::registration(KUBEVIRT, &trust.bundle);
@@ -312,14 +326,8 @@ impl RealCluster {
             }
         }
         self.serve_virt_api(trust.identity);
-        let services = self.all("apiregistration.k8s.io", "APIService");
         let available = async {
-            loop {
-                let service = services.get("v1.subresources.kubevirt.io").await.unwrap();
-                let service = serde_json::to_value(service).unwrap();
-                if condition(&service, "Available")["status"] == "True" {
-                    return;
-                }
+            while !self.has_virt_api().await {
                 sleep(POLL_INTERVAL).await;
             }
         };
@@ -347,14 +355,12 @@ impl RealCluster {
     }
 
     fn serve_virt_api(&self, identity: Identity) {
-        if !self.capabilities.has_services {
-            return;
-        }
+        assert!(
+            self.can_simulate_virt_api(),
+            "this scenario does not state Need::Services"
+        );
         let virt_api = self.virt_api.lock().unwrap().clone();
-        let Some(virt_api) = virt_api else {
-            return;
-        };
-        let handler = virt_api_handler(virt_api);
+        let handler = virt_api_handler(virt_api.expect("the actors run"));
         let service = (KUBEVIRT, virt_api::NAME);
         self.services.serve(service, identity, handler);
     }

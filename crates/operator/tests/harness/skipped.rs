@@ -1,11 +1,20 @@
-//! Record of skipped scenarios. The test harness counts a test that returns early as passed, so each
-//! skipped scenario is printed and appended to the file of `E2E_SKIPPED`, which e2e/run counts.
+//! Record of skipped scenarios, and of checks that a scenario skips. The test harness counts a test that
+//! returns early as passed, so each of them is printed and appended to the file of `E2E_SKIPPED`, which
+//! e2e/run counts.
 
 use std::{fs::OpenOptions, io::Write as _};
 
 /// Records that the scenario of this thread is skipped.
 pub(crate) fn skip(reason: &str) {
-    let line = format!("{}: {reason}\n", scenario_name());
+    record(&format!("{}: {reason}\n", scenario_name()));
+}
+
+/// Records that the scenario of this thread skips some of its checks.
+pub(crate) fn skip_checks(reason: &str) {
+    record(&format!("checks of {}: {reason}\n", scenario_name()));
+}
+
+fn record(line: &str) {
     print!("SKIPPED on this cluster: {line}");
     if let Some(path) = std::env::var_os("E2E_SKIPPED") {
         let file = OpenOptions::new().create(true).append(true).open(path);
