@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod data_volumes;
 mod deletion;
 mod disks;
 mod guest;

@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) vm: Value,
     pub(crate) instance: Value,
     pub(crate) claims: Vec<Value>,
+    pub(crate) data_volumes: Vec<Value>,
+    pub(crate) storage_class: Value,
     pub(crate) installed: Installed,
     pub(crate) age: Option<Age>,
     /// VirtualMachines of others, by the claim that they mount.
@@ -96,6 +98,12 @@ impl World {
                 "status": { "phase": "Running", "nodeName": "node-1" },
             }),
             claims: vec![claim("data", "1Gi"), claim("root", "20Gi")],
+            data_volumes: Vec::new(),
+            storage_class: json!({
+                "metadata": { "name": "fast",
+                    "annotations": { "storageclass.kubernetes.io/is-default-class": "true" } },
+                "allowVolumeExpansion": true,
+            }),
             installed: Installed {
                 kubevirt: true,
                 kubevirt_is_removed: false,
@@ -125,11 +133,8 @@ impl World {
         let machine: Machine = read(&self.machine);
         let (vm, instance) = (read(&self.vm), read(&self.instance));
         let claims: Vec<_> = self.claims.iter().map(read).collect();
-        let class: StorageClass = read(&json!({
-            "metadata": { "name": "fast",
-                "annotations": { "storageclass.kubernetes.io/is-default-class": "true" } },
-            "allowVolumeExpansion": true,
-        }));
+        let data_volumes: Vec<_> = self.data_volumes.iter().map(read).collect();
+        let class: StorageClass = read(&self.storage_class);
         let mut references = References::default();
         for object in [&self.vm, &self.hidden_vm] {
             if object.is_null() {
@@ -160,7 +165,7 @@ impl World {
             virtual_machine: Option::as_ref(&vm),
             instance: Option::as_ref(&instance),
             claims: claims.iter().collect(),
-            data_volumes: Vec::new(),
+            data_volumes: data_volumes.iter().collect(),
             cloud_init_secret: match &secret {
                 None => CloudInitSecret::Unobserved { is_verified: true },
                 Some(None) => CloudInitSecret::Missing,
