@@ -252,11 +252,7 @@ fn plain(error: &serde_saphyr::Error) -> String {
             "a number is too large: put it in quotes if it is meant as text".to_owned()
         }
         Error::NullIntoString { .. } => "a key is null".to_owned(),
-        Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            "its aliases expand to too much data".to_owned()
-        }
+        error if is_alias_limit(error) => "its aliases expand to too much data".to_owned(),
         other => {
             let message = other.to_string();
             let message = message.lines().next().unwrap_or_default();
@@ -266,6 +262,17 @@ fn plain(error: &serde_saphyr::Error) -> String {
                 .unwrap_or(message.len());
             format!("is not YAML: {}", &message[..end])
         }
+    }
+}
+
+fn is_alias_limit(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    match error {
+        Error::AliasError { error, .. } => is_alias_limit(error),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => true,
+        _ => false,
     }
 }
 

@@ -59,7 +59,6 @@ pub struct MachineStatus {
     pub resource_version: Option<String>,
 }
 
-/// A disk that contains data.
 /// `status.ipAddresses` of a Machine: absent until a guest has run, then a list, empty while none runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
@@ -98,6 +97,7 @@ impl From<GuestAddresses> for Option<Vec<String>> {
     }
 }
 
+/// A disk that contains data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {
