@@ -23,6 +23,7 @@ mod ready;
 mod removal;
 mod rollback;
 mod rollout;
+pub mod simulation;
 pub mod stages;
 mod status;
 pub mod strategy;

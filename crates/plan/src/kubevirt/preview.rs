@@ -7,19 +7,19 @@
 
 mod controllers;
 mod journal;
-mod simulated;
 
 use std::collections::BTreeSet;
 
 use api::Time;
 
-use self::{journal::Journal, simulated::Simulated};
+use self::{controllers::Controllers, journal::Journal};
 use super::{
     action::{Plan, Wait},
     caches::PlanCaches,
     object::Id,
     observed::Observed,
     rollout::plan,
+    simulation::Simulation,
     stages::Stage,
 };
 use crate::preview::Change;
@@ -106,40 +106,45 @@ pub enum End {
 
 /// Forecasts all writes until the rollout or removal ends.
 pub fn forecast(observed: &Observed<'_>, now: &Time) -> Forecast {
-    let mut simulated = Simulated::of(observed, now);
+    let mut simulation = Simulation::of(observed);
+    let mut controllers = Controllers::new(now);
     let mut caches = PlanCaches::default();
     let mut journal = Journal::default();
     let mut waits = None;
     let mut last = Plan::default();
     let mut ended = false;
     for _ in 0..ROUNDS {
-        let next = simulated.observed(|observed| plan(observed, now, &mut caches));
+        let next = simulation.observed(|observed| plan(observed, now, &mut caches));
         waits.get_or_insert_with(|| next.waits.clone());
         journal.enter(next.stage);
         for step in &next.steps {
-            simulated.execute(step, &mut journal);
+            // A refused step is planned again, for what the earlier ones have changed.
+            if let Ok(executed) = simulation.execute(step, now) {
+                controllers.on_write(&executed);
+                journal.record(step, executed);
+            }
         }
         let mut has_changed = !next.steps.is_empty();
         if let Some(status) = next.status.clone() {
-            simulated.kubevirt.status = Some(status);
+            simulation.kubevirt.status = Some(status);
             has_changed = true;
         }
         // The rest depends on the strategy that the Job writes.
         let is_unknown = next.stage == Stage::Strategy;
-        has_changed |= !is_unknown && simulated.advance(&mut journal);
+        has_changed |= !is_unknown && controllers.run(&mut simulation, &mut journal);
         last = next;
-        ended = !has_changed || is_unknown || !simulated.exists;
+        ended = !has_changed || is_unknown || !simulation.exists;
         if ended {
             break;
         }
     }
     let end = match last.stage {
-        _ if !simulated.exists => End::Deleted,
+        _ if !simulation.exists => End::Deleted,
         Stage::Deployed if ended => End::Deployed,
         Stage::Strategy if !last.stalled => End::Strategy,
         stage => End::Stuck {
             stage,
-            causes: simulated.causes(&last),
+            causes: causes(&simulation, &last),
         },
     };
     Forecast {
@@ -147,6 +152,30 @@ pub fn forecast(observed: &Observed<'_>, now: &Time) -> Forecast {
         end,
         notes: last.notes,
         waits: waits.unwrap_or_default(),
-        uncounted: simulated.uncounted,
+        uncounted: simulation.uncounted,
     }
+}
+
+/// Why a plan is stuck.
+fn causes(simulation: &Simulation, plan: &Plan) -> Vec<String> {
+    let waits = plan.waits.iter();
+    let mut causes: Vec<String> = waits
+        .map(|wait| format!("{} {}", wait.id, wait.message))
+        .collect();
+    let status = simulation.kubevirt.status.as_ref();
+    let status = plan.status.as_ref().or(status);
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let conditions = conditions.into_iter().flatten();
+    let mut wrong = conditions.filter(|condition| {
+        let wrong = match condition.type_.as_str() {
+            "Synchronized" => "False",
+            "Degraded" => "True",
+            _ => return false,
+        };
+        condition.status == wrong
+    });
+    if causes.is_empty() {
+        causes.extend(wrong.find_map(|condition| condition.message.clone()));
+    }
+    causes
 }

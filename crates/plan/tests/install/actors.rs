@@ -18,7 +18,7 @@ impl World {
     /// Runs each controller once. Returns whether anything changed.
     pub(crate) fn run_controllers(&mut self) -> bool {
         let mut moved = self.start_pods();
-        let ids: Vec<Id> = self.objects.keys().cloned().collect();
+        let ids: Vec<Id> = self.objects().keys().cloned().collect();
         for id in ids {
             moved |= match &*id.kind {
                 "Deployment" => self.deployment(&id),
@@ -28,7 +28,7 @@ impl World {
                 _ => false,
             };
         }
-        let owners = self.objects.keys();
+        let owners = self.objects().keys();
         let owners = owners.filter(|id| matches!(&*id.kind, "Deployment" | "DaemonSet" | "Job"));
         let owners: Vec<String> = owners.map(|id| id.name.to_string()).collect();
         let before = self.pods.len();
@@ -43,11 +43,11 @@ impl World {
     /// New pods become ready, or fail.
     fn start_pods(&mut self) -> bool {
         let mut moved = false;
+        let (broken, nodes) = (self.broken.clone(), self.nodes.clone());
         for pod in &mut self.pods {
             let version = pod.annotations.get(install::STRATEGY_VERSION);
-            let is_broken = version.is_some_and(|version| self.broken.contains(version));
-            let is_down = self
-                .nodes
+            let is_broken = version.is_some_and(|version| broken.contains(version));
+            let is_down = nodes
                 .iter()
                 .any(|node| pod.node.as_ref() == Some(&node.name) && !node.ready);
             if is_down {
@@ -72,7 +72,7 @@ impl World {
     }
 
     fn pod(&mut self, owner: (&str, String), template: &Value, node: Option<String>) -> Pod {
-        self.writes += 1;
+        self.created_pods += 1;
         let map = |field: &str| -> BTreeMap<String, String> {
             serde_json::from_value(template["metadata"][field].clone()).unwrap_or_default()
         };
@@ -80,7 +80,7 @@ impl World {
         let hash = hash(template);
         labels.insert("controller-revision-hash".to_owned(), hash);
         Pod {
-            name: format!("{}-{}", owner.1, self.writes),
+            name: format!("{}-{}", owner.1, self.created_pods),
             owner: Some((owner.0.to_owned(), owner.1)),
             labels,
             annotations: map("annotations"),
@@ -92,7 +92,7 @@ impl World {
     }
 
     fn deployment(&mut self, id: &Id) -> bool {
-        let value = self.objects[id].clone();
+        let value = self.value(id);
         let template = &value["spec"]["template"];
         let set = format!("{}-{}", id.name, hash(template));
         let wanted = usize::try_from(value["spec"]["replicas"].as_u64().unwrap_or(1)).unwrap();
@@ -132,11 +132,11 @@ impl World {
             "updatedReplicas": own().filter(|pod| is_new(pod)).count(),
             "readyReplicas": own().filter(|pod| pod.ready).count(),
         });
-        moved | self.report(id, status)
+        moved | self.report(id, &status)
     }
 
     fn daemon_set(&mut self, id: &Id) -> bool {
-        let value = self.objects[id].clone();
+        let value = self.value(id);
         let template = &value["spec"]["template"];
         let hash = hash(template);
         let is_own = |pod: &Pod| {
@@ -192,11 +192,11 @@ impl World {
             "updatedNumberScheduled": own().filter(|pod| is_new(pod)).count(),
             "numberReady": own().filter(|pod| pod.ready).count(),
         });
-        moved | self.report(id, status)
+        moved | self.report(id, &status)
     }
 
     fn definition(&mut self, id: &Id) -> bool {
-        let value = &self.objects[id];
+        let value = self.value(id);
         let mut conditions = vec![
             json!({"type": "NamesAccepted", "status": "True"}),
             json!({"type": "Established", "status": "True"}),
@@ -211,13 +211,15 @@ impl World {
                 "message": "objects are being deleted",
             }));
         }
-        let moved = self.report(id, json!({"conditions": conditions}));
-        self.collect(id);
-        moved || !self.objects.contains_key(id)
+        let moved = self.report(id, &json!({"conditions": conditions}));
+        if self.customs.get(&*id.name).is_none_or(Vec::is_empty) {
+            self.release(id);
+        }
+        moved || !self.objects().contains_key(id)
     }
 
     fn job(&mut self, id: &Id) -> bool {
-        let value = &self.objects[id];
+        let value = self.value(id);
         if !value["status"]["conditions"].is_null() {
             return false;
         }
@@ -236,22 +238,24 @@ impl World {
                 "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
                 "message": "Job has reached the specified backoff limit", "lastTransitionTime": now,
             });
-            return self.report(id, json!({"conditions": [condition]}));
+            return self.report(id, &json!({"conditions": [condition]}));
         }
-        self.store(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": format!("kubevirt-install-strategy-{}", &deployment[..8]),
-                "namespace": NAMESPACE, "annotations": annotations,
-                "labels": {install::MANAGED_BY: install::MANAGER, install::STRATEGY: ""},
-            },
-        }));
-        self.strategies
-            .insert(deployment, strategy(&version, &self.extra));
+        let name = format!("kubevirt-install-strategy-{}", &deployment[..8]);
+        if self.live_object("ConfigMap", &name).is_none() {
+            self.store(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": name, "namespace": NAMESPACE, "annotations": annotations,
+                    "labels": {install::MANAGED_BY: install::MANAGER, install::STRATEGY: ""},
+                },
+            }));
+        }
+        let strategy = strategy(&version, &self.extra);
+        self.strategies.insert(deployment, strategy);
         let condition = json!({"type": "Complete", "status": "True", "lastTransitionTime": now});
         self.report(
             id,
-            json!({"conditions": [condition], "completionTime": now}),
+            &json!({"conditions": [condition], "completionTime": now}),
         )
     }
 
@@ -261,31 +265,23 @@ impl World {
             let (_, owner) = pod.owner.as_ref().unwrap();
             owner.starts_with("virt-controller-") && pod.ready
         });
-        let mut moved = false;
+        let now = self.now;
+        let mut changed = Vec::new();
         for (definition, customs) in &mut self.customs {
             let before = customs.len();
             let has_definition_finalizer =
                 definition.starts_with("virtualmachines") && !is_looked_after;
             customs.retain(|custom| !custom.deleting || custom.stuck || has_definition_finalizer);
-            moved |= before != customs.len();
-            if before != customs.len()
-                && let Some(count) = self.counts.get_mut(definition)
-            {
-                count.at = time(self.now - k8s_openapi::jiff::SignedDuration::from_hours(1));
+            if before != customs.len() {
+                changed.push(definition.clone());
             }
         }
-        moved
-    }
-
-    fn report(&mut self, id: &Id, status: Value) -> bool {
-        let value = self.objects.get_mut(id).unwrap();
-        if value["status"] == status {
-            return false;
+        for definition in &changed {
+            if let Some(count) = self.counts.get_mut(definition) {
+                count.at = time(now - k8s_openapi::jiff::SignedDuration::from_hours(1));
+            }
         }
-        value["status"] = status;
-        self.writes += 1;
-        value["metadata"]["resourceVersion"] = self.writes.to_string().into();
-        true
+        !changed.is_empty()
     }
 }
 

@@ -103,7 +103,7 @@ fn a_second_resource_is_refused_without_writes() {
     );
     assert!(message.contains("kubevirt/first"), "{message}");
     assert_eq!(world.kubevirt.status.as_ref().unwrap().phase, None);
-    assert_eq!(world.objects.len(), 1);
+    assert_eq!(world.objects().len(), 1);
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl World {
     }
 
     fn pick(&self, number: usize) -> Option<Id> {
-        let ids: Vec<&Id> = self.applied.keys().collect();
+        let ids: Vec<&Id> = self.applied().collect();
         let at = number.checked_rem(ids.len())?;
         // Deleting a definition deletes its objects: that would not be the operator's fault.
         let id = ids[at];
@@ -142,11 +142,14 @@ impl World {
                 }
             }
             Change::Make(number) => {
-                self.store(json!({
-                    "apiVersion": "v1", "kind": "Service",
-                    "metadata": {"name": format!("theirs-{number}"), "namespace": NAMESPACE,
-                        "labels": {"kubevirt.io": "virt-api"}},
-                }));
+                let name = format!("theirs-{number}");
+                if self.live_object("Service", &name).is_none() {
+                    self.store(json!({
+                        "apiVersion": "v1", "kind": "Service",
+                        "metadata": {"name": name, "namespace": NAMESPACE,
+                            "labels": {"kubevirt.io": "virt-api"}},
+                    }));
+                }
             }
             Change::Node(number) => {
                 if number % 2 == 0 {
@@ -179,11 +182,11 @@ impl World {
     /// Foreign objects.
     fn foreign(&self) -> BTreeMap<Id, Value> {
         let theirs = self
-            .objects
+            .objects()
             .iter()
             .filter(|(id, _)| id.name.starts_with("theirs"));
         theirs
-            .map(|(id, value)| (id.clone(), value.clone()))
+            .map(|(id, live)| (id.clone(), live.value()))
             .collect()
     }
 }
@@ -230,7 +233,7 @@ fn check_deletions(world: &World, plan: &Plan) {
         let Action::Delete { id, .. } = &step.action else {
             continue;
         };
-        let value = &world.objects[id];
+        let value = world.value(id);
         let label = &value["metadata"]["labels"][install::MANAGED_BY];
         let is_replaced = step.reason.contains("is immutable");
         assert!(
@@ -290,13 +293,13 @@ proptest! {
     #[test]
     fn a_removal_from_any_state_leaves_nothing_behind(state in state()) {
         let mut world = World::of(&state);
-        let stripped = world.objects.values().filter(|value| {
-            value["metadata"]["labels"][install::MANAGED_BY].is_null()
+        let stripped = world.objects().values().filter(|live| {
+            !live.labels.contains_key(install::MANAGED_BY)
         });
         let unmarked = stripped.count();
         world.delete_resource();
         let rounds = world.run_with(check_deletions);
         prop_assert!(rounds.is_some() && !world.exists, "{:#?}", world.plan());
-        prop_assert_eq!(world.objects.len(), unmarked, "{:?}", world.objects.keys());
+        prop_assert_eq!(world.objects().len(), unmarked, "{:?}", world.objects().keys());
     }
 }

@@ -34,7 +34,7 @@ fn removal_leaves_nothing_behind() {
         })
         .unwrap();
     assert!(!world.exists, "{:#?}", world.plan());
-    let left: Vec<_> = world.objects.keys().map(ToString::to_string).collect();
+    let left: Vec<_> = world.objects().keys().map(ToString::to_string).collect();
     assert_eq!(left, ["ConfigMap kubevirt/theirs", "Namespace kubevirt"]);
     let status = world.kubevirt.status.as_ref().unwrap();
     assert_eq!(status.phase, Some(InstallPhase::Deleted));
@@ -59,7 +59,7 @@ fn definitions_are_released_together() {
     for _ in 0..30 {
         world.round();
     }
-    let definitions = world.objects.keys();
+    let definitions = world.objects().keys();
     let definitions = definitions.filter(|id| &*id.kind == "CustomResourceDefinition");
     assert_eq!(definitions.count(), 5);
     world.run().unwrap();
@@ -82,7 +82,7 @@ fn definitions_of_an_interrupted_removal_are_recreated() {
         world.round();
     }
     // Somebody removes the resource's finalizer and creates another resource.
-    world.kubevirt = World::new(NEW, 1).kubevirt;
+    world.kubevirt = World::new(NEW, 1).kubevirt.clone();
     for _ in 0..30 {
         world.round();
     }
@@ -187,11 +187,11 @@ fn a_blocked_removal_keeps_webhooks_without_a_server() {
         .insert(VMS.to_owned(), vec![vm("default/web", false)]);
     world.delete_resource();
     world.broken.insert(NEW.to_owned());
-    let before = world.objects.len();
+    let before = world.objects().len();
     for _ in 0..60 {
         world.round();
     }
-    assert_eq!(world.objects.len(), before);
+    assert_eq!(world.objects().len(), before);
     world.customs.clear();
     for _ in 0..60 {
         world.round();
@@ -327,6 +327,6 @@ fn a_resource_can_be_deleted_during_its_rollout() {
         world.delete_resource();
         world.run().unwrap();
         assert!(!world.exists, "after {rounds} rounds: {:#?}", world.plan());
-        assert_eq!(world.objects.len(), 1, "after {rounds} rounds");
+        assert_eq!(world.objects().len(), 1, "after {rounds} rounds");
     }
 }

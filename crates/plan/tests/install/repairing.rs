@@ -19,11 +19,9 @@ fn a_new_generation_is_applied_to_every_object() {
         world.kubevirt.status.as_ref().unwrap().observed_generation,
         Some(2)
     );
-    for (id, value) in &world.objects {
-        if world.applied.contains_key(id) {
-            let annotations = &value["metadata"]["annotations"];
-            assert_eq!(annotations[install::GENERATION], "2", "{id}");
-        }
+    for id in world.applied() {
+        let annotations = &world.objects()[id].annotations;
+        assert_eq!(annotations[install::GENERATION], "2", "{id}");
     }
 }
 
@@ -88,7 +86,7 @@ fn drift_of_any_kind_is_repaired() {
         world.run().unwrap();
         assert_eq!(world.end_state(), expected, "{kind} {name}");
     }
-    let ids: Vec<_> = world.applied.keys().cloned().collect();
+    let ids: Vec<_> = world.applied().cloned().collect();
     for id in ids {
         world.remove(&id);
         world.run().unwrap();
@@ -131,26 +129,26 @@ fn an_object_with_a_wanted_name_is_adopted_without_owner_reference() {
         live["metadata"]["labels"][install::MANAGED_BY],
         install::MANAGER
     );
-    let mut all = world.objects.values();
-    assert!(all.all(|value| value["metadata"]["ownerReferences"].is_null()));
+    let mut all = world.objects().values();
+    assert!(all.all(|live| live.value()["metadata"]["ownerReferences"].is_null()));
 }
 
 #[test]
 fn a_service_with_an_immutable_change_is_recreated() {
     let mut world = installed(NEW, 1);
     let id = world.id("Service", "virt-api");
-    let uid = world.objects[&id]["metadata"]["uid"].clone();
+    let uid = world.objects()[&id].uid.clone();
     world.change(&id, |live| live["spec"]["type"] = json!("NodePort"));
     world.run().unwrap();
-    assert_ne!(world.objects[&id]["metadata"]["uid"], uid);
-    assert_eq!(world.objects[&id]["spec"]["type"], "ClusterIP");
+    assert_ne!(world.objects()[&id].uid, uid);
+    assert_eq!(world.value(&id)["spec"]["type"], "ClusterIP");
     let binding = world.id("ClusterRoleBinding", "kubevirt-components");
     world.change(&binding, |live| {
         live["roleRef"]["name"] = json!("cluster-admin");
     });
     world.run().unwrap();
     assert_eq!(
-        world.objects[&binding]["roleRef"]["name"],
+        world.value(&binding)["roleRef"]["name"],
         "kubevirt-components"
     );
     assert_deployed(&world, NEW);
@@ -171,8 +169,8 @@ fn a_component_that_is_not_ready_is_reported_and_does_not_stop_repairs() {
     for _ in 0..5 {
         world.round();
     }
-    assert!(world.objects.contains_key(&service));
-    assert!(world.objects.contains_key(&handler));
+    assert!(world.objects().contains_key(&service));
+    assert!(world.objects().contains_key(&handler));
     assert_eq!(
         status_of(&world, "Available"),
         is("False", "DeploymentInProgress")

@@ -38,7 +38,8 @@ fn objects_of_new_kinds_are_refused_until_the_new_api_is_up() {
                 .live_object("CustomResourceDefinition", ADDED)
                 .is_some();
             if is_defined && version == OLD {
-                let webhooks = webhook.unwrap()["webhooks"].as_array().unwrap();
+                let webhook = webhook.unwrap();
+                let webhooks = webhook["webhooks"].as_array().unwrap();
                 assert_eq!(webhooks.len(), 1);
                 assert_eq!(webhooks[0]["rules"][0]["resources"], json!(["newthings"]));
                 is_refused = true;
@@ -92,11 +93,9 @@ fn an_update_goes_from_the_nodes_to_the_api() {
     let api = place("apply Deployment kubevirt/virt-api");
     let obsolete = place("delete ServiceAccount kubevirt/kubevirt-old");
     assert!(handler < controller && controller < budget && budget < api && api < obsolete);
-    for (id, value) in &world.objects {
-        if world.applied.contains_key(id) {
-            let annotations = &value["metadata"]["annotations"];
-            assert_eq!(annotations[install::STRATEGY_VERSION], NEW, "{id}");
-        }
+    for id in world.applied() {
+        let annotations = &world.objects()[id].annotations;
+        assert_eq!(annotations[install::STRATEGY_VERSION], NEW, "{id}");
     }
 }
 
@@ -187,7 +186,7 @@ fn a_rollout_without_further_ready_nodes_is_stalled() {
     }
     for _ in 0..10 {
         let plan = world.plan();
-        world.kubevirt.status = plan.status.or(world.kubevirt.status);
+        world.kubevirt.status = plan.status.or(world.kubevirt.status.take());
         world.advance_time(120);
     }
     assert_eq!(status_of(&world, "Degraded"), is("True", "Stalled"));
@@ -392,8 +391,8 @@ fn the_last_strategy_is_kept_until_the_next_version_runs() {
     let mut world = installed(OLD, 1);
     world.request(NEW);
     let strategies = |world: &World| {
-        let all = world.objects.iter().filter(|(id, value)| {
-            id.is("", "ConfigMap") && !value["metadata"]["labels"][install::STRATEGY].is_null()
+        let all = world.objects().iter().filter(|(id, live)| {
+            id.is("", "ConfigMap") && live.labels.contains_key(install::STRATEGY)
         });
         all.count()
     };

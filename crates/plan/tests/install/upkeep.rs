@@ -19,8 +19,9 @@ fn assert_renews(mut world: World, stage: Stage) {
     }
     world.journal.clear();
     for _ in 0..26 {
+        let now = world.now;
         for (_, refused) in world.memory.refusals.iter_mut() {
-            refused.retry_at = time(world.now + SignedDuration::from_secs(60));
+            refused.retry_at = time(now + SignedDuration::from_secs(60));
         }
         world.round();
         world.advance_time(3600);

@@ -1,19 +1,19 @@
-//! Simulated cluster: an API server that executes steps.
+//! Simulated cluster that executes steps, with defects of the cluster and of users.
 
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    ops::{Deref, DerefMut},
     rc::Rc,
-    sync::Arc,
 };
 
-use api::{Time, kubevirt::install::KubeVirt};
+use api::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use plan::certificates::{BundleCertificate, Issue, Pair, SecretChange};
 use plan::kubevirt::{
-    Action, Id, Live, Object, Observed, Operator, Plan, PlanCaches, Step, Strategy,
-    observed::{Count, Memory, Node, OtherKubeVirt, Pod, Refusal, Served, WriteError},
+    Action, Existing, Id, Object, Observed, Operator, Plan, PlanCaches, Step,
+    observed::{Count, Memory, Node, Refusal, Served, WriteError},
     plan,
+    simulation::Simulation,
 };
 use serde_json::{Value, json};
 
@@ -32,24 +32,8 @@ pub(crate) struct Custom {
 
 #[derive(Clone)]
 pub(crate) struct World {
-    pub(crate) kubevirt: KubeVirt,
-    /// Whether the KubeVirt resource exists.
-    pub(crate) exists: bool,
-    pub(crate) others: Vec<OtherKubeVirt>,
-    pub(crate) operator: Operator,
-    pub(crate) strategies: BTreeMap<String, Arc<Strategy>>,
-    pub(crate) unreadable: BTreeMap<String, String>,
-    pub(crate) objects: BTreeMap<Id, Value>,
-    /// The last applied value of each object.
-    pub(crate) applied: BTreeMap<Id, Value>,
-    pub(crate) pods: Vec<Pod>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) served: Served,
-    pub(crate) pairs: BTreeMap<String, Pair>,
-    pub(crate) certificates: Vec<BundleCertificate>,
-    pub(crate) counts: BTreeMap<String, Count>,
+    simulation: Simulation,
     pub(crate) customs: BTreeMap<String, Vec<Custom>>,
-    pub(crate) memory: Memory,
     caches: Rc<RefCell<PlanCaches>>,
     pub(crate) now: Timestamp,
     /// Versions whose components crash.
@@ -60,9 +44,27 @@ pub(crate) struct World {
     pub(crate) extra: Vec<Object>,
     /// Executed writes in order.
     pub(crate) journal: Vec<String>,
-    pub(crate) writes: u64,
+    /// Number of created pods.
+    pub(crate) created_pods: u64,
     pub(crate) status_writes: usize,
 }
+
+impl Deref for World {
+    type Target = Simulation;
+
+    fn deref(&self) -> &Simulation {
+        &self.simulation
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Simulation {
+        &mut self.simulation
+    }
+}
+
+/// Finalizer of a definition whose objects exist.
+const CUSTOMS_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub(crate) fn time(at: Timestamp) -> Time {
     Time(at)
@@ -91,34 +93,37 @@ impl World {
             architecture: "amd64".to_owned(),
             ..Node::default()
         };
+        let operator = Operator {
+            namespace: NAMESPACE.to_owned(),
+            version: "1.0.0".to_owned(),
+            ..Operator::default()
+        };
+        let nodes: Vec<Node> = (0..nodes).map(node).collect();
+        let simulation = Simulation::of(&Observed {
+            kubevirt: &kubevirt,
+            others: &[],
+            operator: &operator,
+            strategies: &BTreeMap::new(),
+            unreadable: &BTreeMap::new(),
+            objects: &BTreeMap::new(),
+            pods: &[],
+            nodes: &nodes,
+            served: &Served::default(),
+            pairs: &BTreeMap::new(),
+            bundles: &BTreeMap::new(),
+            counts: &BTreeMap::new(),
+            memory: &Memory::default(),
+        });
         let mut world = Self {
-            kubevirt,
-            exists: true,
-            others: Vec::new(),
-            operator: Operator {
-                namespace: NAMESPACE.to_owned(),
-                version: "1.0.0".to_owned(),
-                ..Operator::default()
-            },
-            strategies: BTreeMap::new(),
-            unreadable: BTreeMap::new(),
-            objects: BTreeMap::new(),
-            applied: BTreeMap::new(),
-            pods: Vec::new(),
-            nodes: (0..nodes).map(node).collect(),
-            served: Served::default(),
-            pairs: BTreeMap::new(),
-            certificates: Vec::new(),
-            counts: BTreeMap::new(),
+            simulation: simulation.with_defaults(default),
             customs: BTreeMap::new(),
-            memory: Memory::default(),
             caches: Rc::default(),
             now,
             broken: BTreeSet::new(),
             unwritable: BTreeSet::new(),
             extra: Vec::new(),
             journal: Vec::new(),
-            writes: 0,
+            created_pods: 0,
             status_writes: 0,
         };
         world.store(json!({
@@ -160,7 +165,7 @@ impl World {
             .finalizers
             .as_ref()
             .is_some_and(|all| !all.is_empty());
-        self.exists = metadata.deletion_timestamp.is_none() || has_finalizers;
+        self.simulation.exists = metadata.deletion_timestamp.is_none() || has_finalizers;
     }
 
     pub(crate) fn advance_time(&mut self, seconds: i64) {
@@ -172,166 +177,77 @@ impl World {
         self.observed(|observed| plan(observed, &time(self.now), &mut caches))
     }
 
-    pub(crate) fn observed<T>(&self, observe: impl FnOnce(&Observed<'_>) -> T) -> T {
-        let objects: BTreeMap<Id, Live> = self
-            .objects
-            .iter()
-            .map(|(id, value)| {
-                let api = value["apiVersion"].as_str().unwrap();
-                let version = api.rsplit('/').next().unwrap();
-                let live = Live::new(&id.group, version, &id.kind, value.clone()).unwrap();
-                (id.clone(), live)
-            })
-            .collect();
-        let bundles: BTreeMap<String, Vec<BundleCertificate>> = self
-            .objects
-            .iter()
-            .filter(|(id, _)| id.is("", "ConfigMap"))
-            .map(|(id, value)| {
-                let text = value["data"]["ca-bundle"].as_str().unwrap_or_default();
-                let known = self.certificates.iter();
-                let known = known.filter(|known| text.contains(known.certificate.trim()));
-                (id.name.to_string(), known.cloned().collect())
-            })
-            .collect();
-        observe(&Observed {
-            kubevirt: &self.kubevirt,
-            others: &self.others,
-            operator: &self.operator,
-            strategies: &self.strategies,
-            unreadable: &self.unreadable,
-            objects: &objects,
-            pods: &self.pods,
-            nodes: &self.nodes,
-            served: &self.served,
-            pairs: &self.pairs,
-            bundles: &bundles,
-            counts: &self.counts,
-            memory: &self.memory,
-        })
-    }
-
     /// Creates an object, as others do.
-    pub(crate) fn store(&mut self, mut value: Value) -> Id {
-        let id = Object::new(&value).unwrap().id;
-        self.writes += 1;
-        let metadata = &mut value["metadata"];
-        if metadata["uid"].is_null() {
-            metadata["uid"] = format!("uid-{}", self.writes).into();
-        }
-        metadata["resourceVersion"] = self.writes.to_string().into();
-        metadata["creationTimestamp"] = self.now.to_string().into();
-        if metadata["generation"].is_null() {
-            metadata["generation"] = 1.into();
-        }
-        self.objects.insert(id.clone(), value);
-        id
+    pub(crate) fn store(&mut self, value: Value) -> Id {
+        self.simulation.create(value, &time(self.now)).unwrap().id
     }
 
     /// Changes an object, as others do; its generation follows its spec.
     pub(crate) fn change(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
-        self.writes += 1;
-        let value = self.objects.get_mut(id).unwrap();
-        let spec = value["spec"].clone();
-        change(value);
-        if value["spec"] != spec {
-            let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
-            value["metadata"]["generation"] = (generation + 1).into();
-        }
-        value["metadata"]["resourceVersion"] = self.writes.to_string().into();
-        self.collect(id);
+        self.simulation.update(id, change).unwrap();
     }
 
     /// Deletes an object, as others do.
     pub(crate) fn remove(&mut self, id: &Id) {
-        let now = self.now.to_string();
-        if let Some(value) = self.objects.get_mut(id) {
-            if value["metadata"]["deletionTimestamp"].is_null() {
-                value["metadata"]["deletionTimestamp"] = now.into();
+        if !self.objects().contains_key(id) {
+            return;
+        }
+        if id.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            let customs = self.customs.entry(id.name.to_string()).or_default();
+            for custom in customs.iter_mut() {
+                custom.deleting = true;
             }
-            if id.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-                for custom in self.customs.entry(id.name.to_string()).or_default() {
-                    custom.deleting = true;
-                }
+            if !customs.is_empty() {
+                self.change(id, |definition| {
+                    add_finalizer(definition, CUSTOMS_FINALIZER);
+                });
             }
         }
-        self.collect(id);
+        let now = time(self.now);
+        self.simulation.delete(id, None, &now, |_| false).unwrap();
     }
 
-    /// Removes an object that is being deleted and has no finalizers.
-    pub(crate) fn collect(&mut self, id: &Id) {
-        let Some(value) = self.objects.get(id) else {
-            return;
-        };
-        let finalizers = value["metadata"]["finalizers"].as_array();
-        let has_finalizers = finalizers.is_some_and(|all| !all.is_empty());
-        let customs = self
-            .customs
-            .get(&*id.name)
-            .is_some_and(|all| !all.is_empty());
-        if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers && !customs {
-            self.objects.remove(id);
-            self.applied.remove(id);
-            if id.is("", "Secret") {
-                self.pairs.remove(&*id.name);
+    /// Removes the finalizer of a definition without objects.
+    pub(crate) fn release(&mut self, id: &Id) {
+        self.change(id, |definition| {
+            if let Some(finalizers) = definition["metadata"]["finalizers"].as_array_mut() {
+                finalizers.retain(|name| name != CUSTOMS_FINALIZER);
             }
-        }
+        });
+    }
+
+    pub(crate) fn value(&self, id: &Id) -> Value {
+        self.objects()[id].value()
+    }
+
+    fn check_existing(&self, id: &Id, existing: Option<&Existing>) {
+        let uid = self.objects().get(id).map(|found| &*found.uid);
+        assert_eq!(uid, existing.map(|existing| &*existing.uid), "{id}");
     }
 
     pub(crate) fn execute(&mut self, step: &Step) {
         self.journal.push(describe(step));
         match &step.action {
-            Action::Finalizers(finalizers) => {
-                self.kubevirt.metadata.finalizers = Some(finalizers.clone());
-                self.collect_resource();
-            }
-            Action::Annotate(annotations) => {
-                let all = self.kubevirt.metadata.annotations.get_or_insert_default();
-                for (name, value) in annotations {
-                    match value {
-                        Some(value) => all.insert((*name).to_owned(), value.clone()),
-                        None => all.remove(*name),
-                    };
-                }
-            }
-            Action::Create(object) => {
-                assert!(
-                    !self.objects.contains_key(&object.id),
-                    "{} exists",
-                    object.id
-                );
-                self.store(object.value());
-            }
             Action::Apply { object, existing } => {
-                let found = self.objects.get(&object.id);
-                let uid = found.map(|found| found["metadata"]["uid"].as_str().unwrap());
-                let expected = existing.as_ref().map(|existing| existing.uid.as_str());
-                assert_eq!(uid, expected, "{}", object.id);
-                self.apply(object);
+                self.check_existing(&object.id, existing.as_ref());
             }
             Action::Issue {
-                issue,
-                existing,
-                labels,
-                annotations,
+                issue, existing, ..
             } => {
                 let id = Id::new("", "Secret", NAMESPACE, &issue.secret);
-                let found = self.objects.get(&id);
-                let uid = found.map(|found| found["metadata"]["uid"].as_str().unwrap());
-                let expected = existing.as_ref().map(|existing| existing.uid.as_str());
-                assert_eq!(uid, expected, "{id}");
-                self.issue(issue, labels, annotations);
+                self.check_existing(&id, existing.as_ref());
             }
-            Action::Patch { id, patch, .. } => self.patch(id, patch),
             Action::Delete { id, uid, .. } => {
-                assert_eq!(self.objects[id]["metadata"]["uid"], **uid, "{id}");
+                assert_eq!(*self.objects()[id].uid, **uid, "{id}");
                 self.remove(id);
+                return;
             }
             Action::DeleteAll { definition } => {
                 self.counts.remove(definition);
                 for custom in self.customs.entry(definition.clone()).or_default() {
                     custom.deleting = true;
                 }
+                return;
             }
             Action::Count { definition } => {
                 let customs = self.customs.get(definition).cloned().unwrap_or_default();
@@ -343,84 +259,12 @@ impl World {
                     at: time(self.now),
                 };
                 self.counts.insert(definition.clone(), count);
+                return;
             }
+            _ => {}
         }
-    }
-
-    fn apply(&mut self, object: &Object) {
-        let wanted = object.value();
-        let mut value = self.objects.get(&object.id).cloned().unwrap_or_default();
-        if let Some(before) = self.applied.get(&object.id) {
-            drop_fields(&mut value, before, &wanted);
-        }
-        merge_fields(&mut value, &wanted);
-        default(&mut value);
-        if self.objects.contains_key(&object.id) {
-            self.change(&object.id, |live| *live = value);
-        } else {
-            self.store(value);
-        }
-        self.applied.insert(object.id.clone(), wanted);
-        if let Some(value) = self.objects.get(&object.id) {
-            let live = Live::new(
-                &object.id.group,
-                &object.version,
-                &object.id.kind,
-                value.clone(),
-            );
-            let applied = (object.fingerprint, live.unwrap().fingerprint);
-            self.memory.applied.insert(object.id.clone(), applied);
-        }
-    }
-
-    fn patch(&mut self, id: &Id, patch: &Value) {
-        if id.is("", "Node") {
-            let node = self.nodes.iter_mut().find(|node| *node.name == *id.name);
-            let labels = patch["metadata"]["labels"].as_object().unwrap();
-            node.unwrap()
-                .labels
-                .retain(|label, _| !labels.contains_key(label));
-            return;
-        }
-        let version = &patch["metadata"]["resourceVersion"];
-        if !version.is_null() {
-            assert_eq!(
-                &self.objects[id]["metadata"]["resourceVersion"], version,
-                "{id}"
-            );
-        }
-        self.change(id, |live| merge_fields(live, patch));
-    }
-
-    fn issue(
-        &mut self,
-        issue: &Issue,
-        labels: &BTreeMap<String, String>,
-        annotations: &BTreeMap<String, String>,
-    ) {
-        let name = issue.secret.clone();
-        self.writes += 1;
-        let certificate = format!("-----{name} {}-----", self.writes);
-        let signer = match &issue.change {
-            SecretChange::New(new) => new.signer.as_ref().map(|signer| &self.pairs[signer]),
-            SecretChange::Published(_) | SecretChange::Promote(_) => None,
-        };
-        let pair = issue.simulate(self.pairs.get(&name), signer, &certificate);
-        let pair = pair.unwrap();
-        let newest = pair.newest();
-        self.certificates.push(BundleCertificate {
-            certificate: newest.certificate.clone(),
-            not_before: newest.not_before.clone(),
-            not_after: newest.not_after.clone(),
-        });
-        self.pairs.insert(name.clone(), pair);
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {
-                "name": name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations,
-            },
-        });
-        self.store(secret);
+        let executed = self.simulation.execute(step, &time(self.now));
+        executed.unwrap_or_else(|error| panic!("{}: {error:?}", describe(step)));
     }
 
     /// Makes the API server refuse writes of an object.
@@ -495,17 +339,15 @@ impl World {
         None
     }
 
-    pub(crate) fn live_object(&self, kind: &str, name: &str) -> Option<&Value> {
-        let found = self
-            .objects
-            .iter()
-            .find(|(id, _)| &*id.kind == kind && &*id.name == name);
-        found.map(|(_, value)| value)
+    pub(crate) fn live_object(&self, kind: &str, name: &str) -> Option<Value> {
+        let mut objects = self.objects().iter();
+        let found = objects.find(|(id, _)| &*id.kind == kind && &*id.name == name);
+        found.map(|(_, live)| live.value())
     }
 
     pub(crate) fn id(&self, kind: &str, name: &str) -> Id {
         let found = self
-            .objects
+            .objects()
             .keys()
             .find(|id| &*id.kind == kind && &*id.name == name);
         found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
@@ -540,8 +382,8 @@ impl World {
 
     /// The end state, without fields that differ in each run.
     pub(crate) fn end_state(&self) -> Value {
-        let objects = self.objects.iter().map(|(id, value)| {
-            let mut value = value.clone();
+        let objects = self.objects().iter().map(|(id, live)| {
+            let mut value = live.value();
             for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
                 value["metadata"].as_object_mut().unwrap().remove(field);
             }
@@ -592,43 +434,20 @@ pub(crate) fn describe(step: &Step) -> String {
     }
 }
 
-/// Removes fields that were applied before and are no longer.
-fn drop_fields(value: &mut Value, before: &Value, wanted: &Value) {
-    let (Some(fields), Some(before)) = (value.as_object_mut(), before.as_object()) else {
-        return;
-    };
-    for (name, before) in before {
-        match wanted.get(name) {
-            None => {
-                fields.remove(name);
-            }
-            Some(wanted) => {
-                if let Some(value) = fields.get_mut(name) {
-                    drop_fields(value, before, wanted);
-                }
-            }
-        }
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    if finalizers.is_null() {
+        *finalizers = json!([]);
     }
-}
-
-fn merge_fields(value: &mut Value, wanted: &Value) {
-    match (value, wanted) {
-        (Value::Object(fields), Value::Object(wanted)) => {
-            for (name, wanted) in wanted {
-                if wanted.is_null() {
-                    fields.remove(name);
-                } else {
-                    merge_fields(fields.entry(name.clone()).or_insert(Value::Null), wanted);
-                }
-            }
-        }
-        (value, wanted) => *value = wanted.clone(),
+    let finalizers = finalizers.as_array_mut().unwrap();
+    if !finalizers.contains(&finalizer.into()) {
+        finalizers.push(finalizer.into());
     }
 }
 
 /// Adds the API server's defaults.
 fn default(value: &mut Value) {
-    match value["kind"].as_str().unwrap() {
+    match value["kind"].as_str().unwrap_or_default() {
         "Deployment" => add_defaults(
             &mut value["spec"],
             &json!({

@@ -3,70 +3,102 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::Time;
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Rollout, journal::Journal, simulated::Simulated};
-use crate::kubevirt::{
-    object::{Fingerprint, Id, Live},
-    observed::{Pod, PodPhase},
-    placement::schedulable,
-    preflight::tolerate_as_daemon,
-    ready,
-    stages::{is_component, is_definition},
+use super::{Rollout, journal::Journal};
+use crate::{
+    kubevirt::{
+        object::{Fingerprint, Id, Live},
+        observed::{Pod, PodPhase},
+        placement::schedulable,
+        preflight::tolerate_as_daemon,
+        ready,
+        simulation::{Executed, Simulation},
+        stages::{is_component, is_definition, later},
+    },
+    simulation::Written,
 };
 
 /// Label with the revision of a pod's template.
 const REVISION: &str = "controller-revision-hash";
 
-impl Simulated<'_> {
+/// Controllers of workloads and definitions.
+pub(super) struct Controllers<'a> {
+    now: &'a Time,
+    /// Number of created pods.
+    pods: u32,
+    /// Components whose pods do not match their template.
+    changed: BTreeSet<Id>,
+}
+
+impl<'a> Controllers<'a> {
+    pub(super) fn new(now: &'a Time) -> Self {
+        Self {
+            now,
+            pods: 0,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Notes which components have another template.
+    pub(super) fn on_write(&mut self, executed: &Executed) {
+        let Executed::Object(written) = executed else {
+            return;
+        };
+        let Written { id, before, after } = &**written;
+        let Some(after) = after else {
+            self.changed.remove(id);
+            return;
+        };
+        let template = |live: &Live| live.value().pointer("/spec/template").cloned();
+        if is_component(id) && before.as_ref().and_then(template) != template(after) {
+            self.changed.insert(id.clone());
+        }
+    }
+
     /// Runs each controller once. Returns whether anything changed.
-    pub(super) fn advance(&mut self, journal: &mut Journal) -> bool {
-        let ids = self.objects.keys();
+    pub(super) fn run(&mut self, simulation: &mut Simulation, journal: &mut Journal) -> bool {
+        let ids = simulation.objects().keys();
         let ids: Vec<Id> = ids
             .filter(|id| is_component(id) || is_definition(id))
             .cloned()
             .collect();
         let mut has_changed = false;
         for id in ids {
-            let Some(live) = self.objects.get(&id).cloned() else {
+            let Some(live) = simulation.objects().get(&id).cloned() else {
                 continue;
             };
             has_changed |= if is_definition(&id) {
-                self.definition(&live)
+                definition(simulation, &live)
             } else if id.is("apps", "DaemonSet") {
-                self.daemon_set(&live, journal)
+                self.daemon_set(simulation, &live, journal)
             } else {
-                self.deployment(&live, journal)
+                self.deployment(simulation, &live, journal)
             };
         }
-        has_changed | self.delete_orphaned_pods()
-    }
-
-    /// Deletes pods whose component does not exist any more.
-    fn delete_orphaned_pods(&mut self) -> bool {
-        let components = self.objects.keys().filter(|id| is_component(id));
-        let kept: BTreeSet<String> = components.flat_map(|id| self.names(id)).collect();
-        let before = self.pods.len();
-        self.pods.retain(|pod| {
-            let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
-            !matches!(owner, Some("ReplicaSet" | "DaemonSet")) || kept.contains(&pod.name)
-        });
-        before != self.pods.len()
+        has_changed | delete_orphaned_pods(simulation)
     }
 
     /// Replaces all pods at once: the operator only waits for the last one.
-    fn deployment(&mut self, live: &Live, journal: &mut Journal) -> bool {
+    fn deployment(
+        &mut self,
+        simulation: &mut Simulation,
+        live: &Live,
+        journal: &mut Journal,
+    ) -> bool {
         let value = live.value();
         let replicas = value.pointer("/spec/replicas").and_then(Value::as_u64);
         let replicas = replicas.unwrap_or(1);
         if self.changed.remove(&live.id) {
-            let before = self.pods.len();
-            let own: Vec<String> = self.names(&live.id);
-            self.pods.retain(|pod| !own.contains(&pod.name));
+            let before = simulation.pods.len();
+            let own: Vec<String> = names(simulation, &live.id);
+            simulation.pods.retain(|pod| !own.contains(&pod.name));
             journal.record_rollout(Rollout {
                 id: live.id.clone(),
                 pods: usize::try_from(replicas).unwrap_or(usize::MAX),
-                replaced: before.saturating_sub(self.pods.len()),
+                replaced: before.saturating_sub(simulation.pods.len()),
                 canary: false,
             });
         }
@@ -74,21 +106,26 @@ impl Simulated<'_> {
             "observedGeneration": live.generation,
             "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas,
         });
-        self.report(live, value, &status)
+        simulation.report(&live.id, &status)
     }
 
     /// Replaces as many pods as maxUnavailable allows.
-    fn daemon_set(&mut self, live: &Live, journal: &mut Journal) -> bool {
+    fn daemon_set(
+        &mut self,
+        simulation: &mut Simulation,
+        live: &Live,
+        journal: &mut Journal,
+    ) -> bool {
         let value = live.value();
         let template = value.pointer("/spec/template").cloned().unwrap_or_default();
         let mut pod = template.pointer("/spec").cloned().unwrap_or_default();
         tolerate_as_daemon(&mut pod);
-        let nodes = schedulable(&pod, &self.nodes).into_iter();
+        let nodes = schedulable(&pod, &simulation.nodes).into_iter();
         let nodes: Vec<String> = nodes.map(str::to_owned).collect();
-        let revision = self.revision(live, &template);
+        let revision = self.revision(simulation, live, &template);
         let is_new = |pod: &Pod| pod.labels.get(REVISION) == Some(&revision);
-        let own = self.names(&live.id);
-        let (mut own, mut others): (Vec<Pod>, Vec<Pod>) = std::mem::take(&mut self.pods)
+        let own = names(simulation, &live.id);
+        let (mut own, mut others): (Vec<Pod>, Vec<Pod>) = std::mem::take(&mut simulation.pods)
             .into_iter()
             .partition(|pod| own.contains(&pod.name));
         own.retain(|pod| pod.node.as_ref().is_some_and(|node| nodes.contains(node)));
@@ -147,16 +184,16 @@ impl Simulated<'_> {
             "numberReady": own.len(),
         });
         others.append(&mut own);
-        self.pods = others;
-        self.report(live, value, &status) || created > 0
+        simulation.pods = others;
+        simulation.report(&live.id, &status) || created > 0
     }
 
     /// The revision of a DaemonSet's new pods: a hash of the template or, if the template has not
     /// changed, the revision of the newest pod, which the real controller created from it.
-    fn revision(&self, live: &Live, template: &Value) -> String {
+    fn revision(&self, simulation: &Simulation, live: &Live, template: &Value) -> String {
         let own = || Fingerprint::of(&template.to_string()).to_string();
         let wanted = texts(template, "/metadata/annotations");
-        let pods = self.observed(|observed| {
+        let pods = simulation.observed(|observed| {
             let pods = ready::pods(observed, &live.id);
             let newest = pods.max_by_key(|pod| pod.created.as_ref().map(|at| at.0));
             newest.cloned()
@@ -171,63 +208,66 @@ impl Simulated<'_> {
         }
     }
 
-    fn names(&self, id: &Id) -> Vec<String> {
-        self.observed(|observed| {
-            let pods = ready::pods(observed, id);
-            pods.map(|pod| pod.name.clone()).collect()
-        })
+    /// A time later than all returned before.
+    fn tick(&mut self) -> Time {
+        self.pods = self.pods.saturating_add(1);
+        later(self.now, SignedDuration::from_nanos(self.pods.into()))
     }
+}
 
-    fn definition(&mut self, live: &Live) -> bool {
-        let value = live.value();
-        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-        let versions = value.pointer("/spec/versions").and_then(Value::as_array);
-        let mut served = versions.into_iter().flatten();
-        let served = served.find(|version| version.get("served") == Some(&Value::Bool(true)));
-        let version = served.and_then(|version| version.get("name")?.as_str());
-        if let (Some(group), Some(kind), Some(version)) =
-            (text("/spec/group"), text("/spec/names/kind"), version)
-            && !live.deleting
-        {
-            let kind = (group.to_owned(), kind.to_owned());
-            let kinds = &mut self.served.kinds;
-            kinds.entry(kind).or_insert_with(|| version.to_owned());
-        }
-        let found = value
-            .pointer("/status/conditions")
-            .and_then(Value::as_array);
-        let is = |type_: &str, field: &str, value: &str| {
-            let mut found = found.into_iter().flatten();
-            found.any(|condition| condition["type"] == type_ && condition[field] == value)
-        };
-        let is_served = is("Established", "status", "True");
-        let is_empty = is("Terminating", "reason", "InstanceDeletionCompleted");
-        if is_served && (!live.deleting || is_empty) {
-            return false;
-        }
-        let mut conditions = vec![json!({"type": "Established", "status": "True"})];
-        if live.deleting {
-            conditions.push(json!({
-                "type": "Terminating", "status": "False", "reason": "InstanceDeletionCompleted",
-            }));
-        }
-        self.report(live, value, &json!({"conditions": conditions}))
-    }
+/// Deletes pods whose component does not exist any more.
+fn delete_orphaned_pods(simulation: &mut Simulation) -> bool {
+    let components = simulation.objects().keys().filter(|id| is_component(id));
+    let kept: BTreeSet<String> = components.flat_map(|id| names(simulation, id)).collect();
+    let before = simulation.pods.len();
+    simulation.pods.retain(|pod| {
+        let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
+        !matches!(owner, Some("ReplicaSet" | "DaemonSet")) || kept.contains(&pod.name)
+    });
+    before != simulation.pods.len()
+}
 
-    /// Merges a status into that of an object. Returns whether it changed.
-    fn report(&mut self, live: &Live, mut value: Value, status: &Value) -> bool {
-        let before = value.get("status").cloned().unwrap_or_default();
-        let mut after = before.clone();
-        merge::merge_patch::apply(&mut after, status);
-        if after == before {
-            return false;
-        }
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("status".to_owned(), after);
-        }
-        self.store(&live.id, &live.version, &mut value);
-        true
+fn names(simulation: &Simulation, id: &Id) -> Vec<String> {
+    simulation.observed(|observed| {
+        let pods = ready::pods(observed, id);
+        pods.map(|pod| pod.name.clone()).collect()
+    })
+}
+
+fn definition(simulation: &mut Simulation, live: &Live) -> bool {
+    let value = live.value();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    let versions = value.pointer("/spec/versions").and_then(Value::as_array);
+    let mut served = versions.into_iter().flatten();
+    let served = served.find(|version| version.get("served") == Some(&Value::Bool(true)));
+    let version = served.and_then(|version| version.get("name")?.as_str());
+    if let (Some(group), Some(kind), Some(version)) =
+        (text("/spec/group"), text("/spec/names/kind"), version)
+        && !live.deleting
+    {
+        let kind = (group.to_owned(), kind.to_owned());
+        let kinds = &mut simulation.served.kinds;
+        kinds.entry(kind).or_insert_with(|| version.to_owned());
     }
+    let found = value
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let is = |type_: &str, field: &str, value: &str| {
+        let mut found = found.into_iter().flatten();
+        found.any(|condition| condition["type"] == type_ && condition[field] == value)
+    };
+    let is_served = is("Established", "status", "True");
+    let is_empty = is("Terminating", "reason", "InstanceDeletionCompleted");
+    if is_served && (!live.deleting || is_empty) {
+        return false;
+    }
+    let mut conditions = vec![json!({"type": "Established", "status": "True"})];
+    if live.deleting {
+        conditions.push(json!({
+            "type": "Terminating", "status": "False", "reason": "InstanceDeletionCompleted",
+        }));
+    }
+    simulation.report(&live.id, &json!({"conditions": conditions}))
 }
 
 /// How many pods of a DaemonSet may be unavailable.

@@ -3,11 +3,14 @@
 use super::{Effect, Rollout, StagePreview, Verb};
 use crate::{
     kubevirt::{
+        action::{Action, Step},
         compare,
-        object::{Id, Live, Object},
+        object::{Live, Object},
+        simulation::Executed,
         stages::Stage,
     },
     preview::{Change, changes},
+    simulation::Written,
 };
 
 /// Fields that the API server sets.
@@ -37,13 +40,11 @@ enum Entry {
 
 /// A write to an object, or several in one stage.
 #[derive(Debug)]
-pub(super) struct ObjectWrite {
-    pub(super) id: Id,
-    pub(super) reason: String,
-    pub(super) before: Option<Live>,
-    pub(super) after: Option<Live>,
+struct ObjectWrite {
+    written: Written<Live>,
+    reason: String,
     /// The applied object.
-    pub(super) wanted: Option<Object>,
+    wanted: Option<Object>,
 }
 
 impl Journal {
@@ -62,39 +63,49 @@ impl Journal {
         }
     }
 
-    pub(super) fn record(&mut self, verb: Verb, id: Id, reason: &str, fields: Vec<Change>) {
-        if let Some(current) = self.stages.last_mut() {
-            current.entries.push(Entry::Effect(Effect {
-                verb,
-                id,
-                reason: reason.to_owned(),
-                fields,
-            }));
-        }
-    }
-
-    pub(super) fn record_write(&mut self, write: ObjectWrite) {
+    pub(super) fn record(&mut self, step: &Step, executed: Executed) {
         let Some(current) = self.stages.last_mut() else {
             return;
         };
-        let earlier = current.entries.iter_mut().find_map(|entry| match entry {
-            Entry::Write(earlier) if earlier.id == write.id => Some(earlier),
-            _ => None,
-        });
-        match earlier {
-            Some(earlier) => {
-                earlier.after = write.after;
-                earlier.wanted = write.wanted.or_else(|| earlier.wanted.take());
+        let reason = match &step.action {
+            Action::Issue { issue, .. } => issue.reason.clone(),
+            _ => step.reason.clone(),
+        };
+        let (verb, id, reason, fields) = match executed {
+            Executed::Object(written) => {
+                let wanted = match &step.action {
+                    Action::Create(object) | Action::Apply { object, .. } => Some(object.clone()),
+                    _ => None,
+                };
+                current.record_write(ObjectWrite {
+                    written: *written,
+                    reason,
+                    wanted,
+                });
+                return;
             }
-            None => current.entries.push(Entry::Write(Box::new(write))),
-        }
+            Executed::Fields(id, fields) => (Verb::Change, id, reason, fields),
+            Executed::Issued(id) => (Verb::Issue, id, reason, Vec::new()),
+            Executed::Secret(id) => (Verb::Change, id, reason, Vec::new()),
+            Executed::Emptied(id, names) => {
+                let reason = format!("{}: {reason}", names.join(", "));
+                (Verb::Empty, id, reason, Vec::new())
+            }
+            Executed::Counted => return,
+        };
+        current.entries.push(Entry::Effect(Effect {
+            verb,
+            id,
+            reason,
+            fields,
+        }));
     }
 
     /// Records a rollout in the stage that last wrote its object.
     pub(super) fn record_rollout(&mut self, rollout: Rollout) {
         let current = self.stages.iter_mut().rev().find(|current| {
             current.entries.iter().any(|entry| match entry {
-                Entry::Write(write) => write.id == rollout.id,
+                Entry::Write(write) => write.written.id == rollout.id,
                 Entry::Effect(_) => false,
             })
         });
@@ -128,6 +139,22 @@ impl Journal {
     }
 }
 
+impl StageEntries {
+    fn record_write(&mut self, write: ObjectWrite) {
+        let earlier = self.entries.iter_mut().find_map(|entry| match entry {
+            Entry::Write(earlier) if earlier.written.id == write.written.id => Some(earlier),
+            _ => None,
+        });
+        match earlier {
+            Some(earlier) => {
+                earlier.written.after = write.written.after;
+                earlier.wanted = write.wanted.or_else(|| earlier.wanted.take());
+            }
+            None => self.entries.push(Entry::Write(Box::new(write))),
+        }
+    }
+}
+
 impl Entry {
     fn effect(self) -> Option<Effect> {
         let write = match self {
@@ -135,10 +162,8 @@ impl Entry {
             Self::Write(write) => *write,
         };
         let ObjectWrite {
-            id,
+            written: Written { id, before, after },
             reason,
-            before,
-            after,
             wanted,
         } = write;
         let (verb, reason, fields) = match (before, after) {
