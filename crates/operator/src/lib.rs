@@ -6,8 +6,8 @@
 mod certificates;
 mod cmd;
 pub mod documents;
+mod effects;
 mod events;
-mod fields;
 pub mod installation;
 pub mod kubevirt;
 mod lists;

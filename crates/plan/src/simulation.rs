@@ -1,8 +1,8 @@
 //! Simulated API server: objects in memory, written as the API server writes them.
 //!
 //! [`Server`] executes the writes of plans for the `plan` commands and for tests. What other controllers
-//! do next is up to the simulations that contain it: [`crate::kubevirt::simulation`] of an installation,
-//! and the controllers of tests.
+//! do next is up to the simulations that contain it: [`crate::machine::simulation`] of Machines and
+//! [`crate::kubevirt::simulation`] of an installation.
 //!
 //! Guarantees:
 //! - A write that changes an object gives it a new resourceVersion; a change of its spec increments its

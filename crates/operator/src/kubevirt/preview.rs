@@ -17,12 +17,15 @@ use api::{
     kubevirt::install::{self, KubeVirt},
 };
 use kube::{Client, ResourceExt as _};
-use plan::kubevirt::{
-    Action, Desired, Facts, Id, Observed, Target, desired,
-    observed::{Count, Memory},
-    preflight::{Cluster, Finding, Severity, preflight},
-    preview::{self as planner, Effect, End, Forecast},
-    target,
+use plan::{
+    kubevirt::{
+        Action, Desired, Facts, Id, Observed, Target, desired,
+        observed::{Count, Memory},
+        preflight::{Cluster, Finding, Severity, preflight},
+        preview::{self as planner, End, Forecast},
+        target,
+    },
+    preview::Effect,
 };
 use thiserror::Error;
 

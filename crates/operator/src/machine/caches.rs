@@ -7,6 +7,7 @@
 mod admission;
 mod affected;
 mod observe;
+mod snapshot;
 mod update;
 
 use std::{
@@ -301,18 +302,6 @@ impl Caches {
         machines
             .map(Subject::machine)
             .chain(networks.map(Subject::network))
-    }
-
-    pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<Value> {
-        match kind {
-            Kind::PersistentVolumeClaim => self.claims.get(key)?.read(),
-            Kind::DataVolume => self.data_volumes.get(key)?.read(),
-            Kind::VirtualMachine => self.virtual_machines.get(key)?.read(),
-            Kind::VirtualMachineInstance => self.instances.get(key)?.read(),
-            Kind::NetworkAttachmentDefinition => {
-                serde_json::to_value(&**self.attachments.get(key)?).ok()
-            }
-        }
     }
 
     /// Scope of the watch that delivers the objects of a namespace.

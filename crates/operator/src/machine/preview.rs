@@ -1,8 +1,7 @@
 //! Preview of the writes that applying documents would lead to.
 //!
 //! Dry runs show the resources as the API server would store them. The controller's caches are filled
-//! once from lists; the controller's planners run on them, and their actions are applied in memory until
-//! the plans are empty.
+//! once from lists, and `plan::machine::preview` simulates the controller on a copy of them.
 //!
 //! Guaranteed: nothing is written. The requests are one list per kind and namespace, one per document,
 //! one per Secret that a Machine refers to, and one for the Secret of each Machine with a keyed
@@ -10,22 +9,26 @@
 
 mod documents;
 mod dry_run;
-mod forecast;
 mod live;
 mod print;
 mod secrets;
-mod simulate;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::Time;
 use futures::{StreamExt as _, stream};
 use kube::Client;
-use plan::preview::Change;
+use plan::{
+    Id,
+    machine::{
+        preview::{self as planner, Cluster, Document, Forecast},
+        simulation,
+    },
+};
 use runtime::cache::{Key, WatchScope};
 use thiserror::Error;
 
-use self::{live::Live, secrets::Secrets, simulate::Simulation};
+use self::live::Live;
 pub use documents::{Documents, GivenDocument};
 
 use super::caches::Subject;
@@ -33,7 +36,7 @@ use super::caches::Subject;
 /// Maximum number of requests in flight.
 const CONCURRENCY: usize = 8;
 
-/// Kind of resource that a preview is computed for, in the order of the output.
+/// Kind of resource that a preview is computed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     MachineClass,
@@ -47,6 +50,15 @@ impl Kind {
             Self::MachineClass => "MachineClass",
             Self::NetworkConfiguration => "NetworkConfiguration",
             Self::Machine => "Machine",
+        }
+    }
+
+    fn id(self, key: &Key) -> Id {
+        let Key { namespace, name } = key;
+        match self {
+            Self::MachineClass => simulation::machine_class(name),
+            Self::NetworkConfiguration => simulation::network(namespace, name),
+            Self::Machine => simulation::machine(namespace, name),
         }
     }
 
@@ -71,47 +83,6 @@ pub struct Preview {
     pub errors: Vec<String>,
     /// Gaps of the preview: data that could not be read.
     pub notes: Vec<String>,
-}
-
-/// Changes of a resource and its children.
-#[derive(Debug)]
-pub struct Forecast {
-    pub kind: Kind,
-    pub key: Key,
-    /// Changes, in order.
-    pub effects: Vec<Effect>,
-    pub restart: Restart,
-    /// Messages about what the resource waits for.
-    pub notes: Vec<String>,
-}
-
-/// Change of an object.
-#[derive(Debug)]
-pub struct Effect {
-    pub verb: Verb,
-    pub kind: &'static str,
-    pub name: String,
-    /// Summary of the object, or reason of the change; may be empty.
-    pub summary: String,
-    pub fields: Vec<Change>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    Create,
-    Change,
-    Delete,
-}
-
-/// Restart of a running guest.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// No restart is needed, or no guest runs.
-    None,
-    /// The operator restarts the guest, because a document asks for it.
-    Happens,
-    /// These changes take effect at the next restart.
-    Needed(Vec<String>),
 }
 
 #[derive(Debug, Error)]
@@ -150,25 +121,41 @@ pub async fn preview(
         .collect()
         .await;
     let mut desired = Vec::new();
+    let mut applied = Vec::new();
     for (given, dry_run) in documents.iter().zip(dry_runs) {
+        let mut document = Document {
+            id: given.kind.id(&given.key),
+            origin: given.origin.to_string(),
+            before: live.untrimmed(given.kind, &given.key).cloned(),
+            after: None,
+            cached: None,
+        };
         match dry_run {
-            Ok(value) => desired.push((given, value)),
+            Ok(value) => {
+                document.cached = live::cached(given.kind, &value);
+                document.after = Some(value.clone());
+                desired.push((given, value));
+            }
             Err(error) => preview.errors.push(format!("{}: {error}", given.origin)),
         }
+        applied.push(document);
     }
-
-    let own: BTreeMap<(Kind, Key), Effect> = desired
+    let undecodable = applied
         .iter()
-        .filter_map(|(given, value)| {
-            let effect =
-                forecast::own_effect(given, live.untrimmed(given.kind, &given.key), value)?;
-            Some(((given.kind, given.key.clone()), effect))
-        })
-        .collect();
-    let given: BTreeSet<Subject> = documents.iter().filter_map(subject).collect();
-    let mut affected = given.clone();
-    for (kind, key) in own.keys() {
-        affected.extend(live.affected_by(*kind, key));
+        .filter(|document| document.after.is_some() && document.cached.is_none());
+    preview.errors.extend(undecodable.map(|document| {
+        format!(
+            "{}: the API server accepts the document, but this version of kubevirt-operator cannot \
+             decode it",
+            document.origin
+        )
+    }));
+
+    let mut affected: BTreeSet<Subject> = documents.iter().filter_map(subject).collect();
+    for (given, document) in documents.iter().zip(&applied) {
+        if document.effect().is_some() {
+            affected.extend(live.affected_by(given.kind, &given.key));
+        }
     }
     affected.extend(
         desired
@@ -176,21 +163,20 @@ pub async fn preview(
             .flat_map(|(_, value)| live::networks_of(value)),
     );
 
-    let secrets = Secrets::fetch(&client, &live.caches, &affected, &desired, others).await;
+    let secrets = secrets::fetch(&client, &live.caches, &affected, &desired, others).await;
     preview.notes.extend(secrets.unreadable());
-    let owned = live.owned(&given, &secrets);
     let references = live
         .references(&client, &affected, &desired, &mut preview.notes)
         .await;
-    let mut simulation = Simulation::new(live.caches, secrets, owned, references, now);
-    let baseline = simulation.run(&affected.difference(&given).cloned().collect());
-    for (given, value) in desired {
-        if let Err(error) = simulation.apply(given, &value) {
-            preview.errors.push(format!("{}: {error}", given.origin));
-        }
-    }
-    let records = simulation.run(&affected);
-    forecast::forecast(documents, own, &baseline, records, &mut preview);
+    let cluster = Cluster {
+        simulation: live.caches.simulation(),
+        secrets,
+        references,
+    };
+    let affected = affected.iter().map(Subject::id).collect();
+    let planned = planner::preview(cluster, &applied, &affected, &now);
+    preview.forecasts = planned.forecasts;
+    preview.errors.extend(planned.problems);
     Ok(preview)
 }
 

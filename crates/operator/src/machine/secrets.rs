@@ -8,10 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
 use apimachinery::retry_ledger::RetryLedger;
-use plan::{
-    machine::{Known, Lookup, has_inline_user_data},
-    naming,
-};
+use plan::machine::{Known, Lookup, secret_ref};
 use runtime::{backoff::Schedule, cache::Key};
 use tokio::time::Instant;
 
@@ -145,17 +142,6 @@ impl Secrets {
         self.cached.remove(key);
         self.retries.clear(key);
     }
-}
-
-/// Name of the Secret with a Machine's user data, and the key in it.
-pub(super) fn secret_ref(machine: &Machine) -> Option<(&str, &str)> {
-    let cloud_init = machine.spec.cloud_init.as_ref()?;
-    let reference = cloud_init
-        .secret_ref
-        .as_ref()
-        .filter(|_| !has_inline_user_data(machine))?;
-    let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
-    Some((&reference.name, key))
 }
 
 /// Drops everything but the key that the Machine uses.

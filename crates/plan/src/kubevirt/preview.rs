@@ -22,7 +22,7 @@ use super::{
     simulation::Simulation,
     stages::Stage,
 };
-use crate::preview::Change;
+use crate::preview::Effect;
 
 /// Upper bound of plans; a complete rollout takes fewer.
 const ROUNDS: usize = 500;
@@ -53,30 +53,6 @@ pub struct StagePreview {
     pub stage: Stage,
     pub effects: Vec<Effect>,
     pub rollouts: Vec<Rollout>,
-}
-
-/// Effect of the writes on one object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Effect {
-    pub verb: Verb,
-    pub id: Id,
-    /// Empty if the fields are the reason.
-    pub reason: String,
-    /// Changed fields; without values if they are hidden.
-    pub fields: Vec<Change>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    Create,
-    Change,
-    /// Deletes and creates, because an immutable field changes.
-    Replace,
-    /// Issues a certificate into a Secret.
-    Issue,
-    Delete,
-    /// Deletes all objects of a definition.
-    Empty,
 }
 
 /// Pods of a component that are created or replaced.

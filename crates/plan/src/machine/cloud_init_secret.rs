@@ -2,8 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use api::{ObjectMeta, labels};
+use api::{Machine, ObjectMeta, labels};
 use serde_json::Value;
+
+use super::has_inline_user_data;
+use crate::naming;
+
+/// Name of the Secret with a Machine's user data, and the key in it.
+pub fn secret_ref(machine: &Machine) -> Option<(&str, &str)> {
+    let cloud_init = machine.spec.cloud_init.as_ref()?;
+    let reference = cloud_init
+        .secret_ref
+        .as_ref()
+        .filter(|_| !has_inline_user_data(machine))?;
+    let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
+    Some((&reference.name, key))
+}
 
 /// The cloud-init Secret, as far as it is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

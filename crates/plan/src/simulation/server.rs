@@ -149,13 +149,14 @@ impl<T: Stored> Server<T> {
         self.store(id, value)
     }
 
-    /// JSON merge patch. A resourceVersion in the patch must be that of the object.
+    /// JSON merge patch. A UID or resourceVersion in the patch must be that of the object.
     pub fn patch(&mut self, id: &Id, patch: &Value) -> Result<Written<T>, ServerError> {
         let mut value = self.checked(id, None)?.to_value();
-        let version = |value: &Value| value.pointer("/metadata/resourceVersion").cloned();
-        let required = version(patch);
-        if required.is_some() && required != version(&value) {
-            return Err(ServerError::Conflict);
+        for field in ["/metadata/uid", "/metadata/resourceVersion"] {
+            let required = patch.pointer(field);
+            if required.is_some() && required != value.pointer(field) {
+                return Err(ServerError::Conflict);
+            }
         }
         merge::merge_patch::apply(&mut value, patch);
         self.store(id, value)
@@ -199,8 +200,8 @@ impl<T: Stored> Server<T> {
         if let Some(metadata) = metadata(&mut value) {
             let uid = || format!("simulated-{revision}").into();
             metadata.entry("uid").or_insert_with(uid);
-            let at = now.0.to_string().into();
-            metadata.insert("creationTimestamp".into(), at);
+            let at = || now.0.to_string().into();
+            metadata.entry("creationTimestamp").or_insert_with(at);
             metadata.entry("generation").or_insert_with(|| 1.into());
             metadata.insert("resourceVersion".into(), revision.to_string().into());
         }

@@ -1,4 +1,4 @@
-//! A Machine and its observed state.
+//! A Machine and its observed state. No plan is executed on it.
 
 use std::sync::Arc;
 

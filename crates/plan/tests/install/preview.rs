@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use api::kubevirt::install;
-use plan::kubevirt::{
-    Id,
-    observed::{Count, Memory},
-    preview::{Effect, End, Forecast, StagePreview, Verb},
+use plan::{
+    kubevirt::{
+        Id,
+        observed::{Count, Memory},
+        preview::{End, Forecast, StagePreview},
+    },
+    preview::{Effect, Verb},
 };
 
 use crate::{

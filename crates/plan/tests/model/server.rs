@@ -1,4 +1,8 @@
 //! API server and garbage collector.
+//!
+//! Independent of `plan::simulation` on purpose: the model checker is the oracle of the planner and must
+//! not share a misconception with the previews, it has the garbage collector, and its objects are interned
+//! numbers.
 
 use serde_json::{Value, json};
 

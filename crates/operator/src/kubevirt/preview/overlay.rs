@@ -5,11 +5,8 @@ use std::sync::Arc;
 use api::{Time, kubevirt::install::KubeVirt};
 use kube::ResourceExt as _;
 use plan::{
-    kubevirt::{
-        Id,
-        preview::{Effect, Verb},
-    },
-    preview::changes,
+    Id,
+    preview::{Effect, Verb, changes},
 };
 use serde_json::{Value, json};
 

@@ -9,14 +9,14 @@ use api::kubevirt::install;
 use plan::{
     kubevirt::{
         preflight::{Finding, Severity},
-        preview::{Effect, End, Rollout, StagePreview, Verb},
+        preview::{End, Rollout, StagePreview},
     },
-    preview::Change,
+    preview::{Change, Effect, Verb},
 };
 
 use super::Preview;
 use crate::{
-    fields::{self, CHANGE, CREATE, Counts, DELETE, HEADING},
+    effects::{self, CHANGE, Counts, DELETE, HEADING},
     report::printable,
 };
 
@@ -93,7 +93,7 @@ impl Preview {
         };
         let changes = if self.has_changes() {
             let issued = effects().filter(|it| it.verb == Verb::Issue).count();
-            let mut changes = format!("Plan: {}", counts(effects()));
+            let mut changes = format!("Plan: {}", Counts::of(effects()));
             if issued > 0 {
                 let _ = write!(changes, ", {} to issue", several(issued, "certificate"));
             }
@@ -142,7 +142,7 @@ fn print_stage(number: usize, stage: &StagePreview, out: &mut impl Write) -> io:
         out,
         "{HEADING}{number}. {}: {}{HEADING:#}",
         stage.reason(),
-        counts(effects)
+        Counts::of(effects)
     )?;
     let (relabeled, others): (Vec<&Effect>, Vec<&Effect>) =
         effects.iter().partition(|effect| is_relabeled(effect));
@@ -165,27 +165,20 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
         verb,
         id,
         reason,
-        fields: changed,
+        fields,
     } = effect;
-    let (line, style) = match verb {
-        Verb::Create => (format!("+ {id}"), CREATE),
-        Verb::Change => (format!("~ {id}"), CHANGE),
-        Verb::Replace => (format!("-/+ {id}"), DELETE),
-        Verb::Issue => (format!("* {id}: a certificate is issued"), CREATE),
-        Verb::Delete => (format!("- {id}"), DELETE),
-        Verb::Empty => (format!("- all objects of {}", id.name), DELETE),
+    let line = match verb {
+        Verb::Issue => format!("* {id}: a certificate is issued"),
+        Verb::Empty => format!("- all objects of {}", id.name),
+        verb => format!("{} {id}", effects::sign(*verb)),
     };
     let reason = if !reason.is_empty() && *verb != Verb::Create {
         format!(" ({reason})")
     } else {
         String::new()
     };
-    let line = printable(&line);
-    writeln!(out, "  {style}{line}{style:#}{}", printable(&reason))?;
-    for field in changed.iter().filter(|field| !is_version_key(field)) {
-        fields::print(field, out)?;
-    }
-    Ok(())
+    let fields = fields.iter().filter(|field| !is_version_key(field));
+    effects::print(*verb, &line, &reason, fields, out)
 }
 
 /// Whether only labels and annotations of the version change.
@@ -221,23 +214,6 @@ fn print_rollout(rollout: &Rollout, out: &mut impl Write) -> io::Result<()> {
     }
     let line = format!("> {}: wait for the rollout to {line}", id.name);
     writeln!(out, "  {}", printable(&line))
-}
-
-fn counts<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Counts {
-    let mut counts = Counts::default();
-    for effect in effects {
-        match effect.verb {
-            Verb::Create => counts.create += 1,
-            Verb::Change => counts.change += 1,
-            Verb::Replace => {
-                counts.delete += 1;
-                counts.create += 1;
-            }
-            Verb::Delete | Verb::Empty => counts.delete += 1,
-            Verb::Issue => {}
-        }
-    }
-    counts
 }
 
 /// Count with a noun in singular or plural.

@@ -39,7 +39,7 @@ impl Children {
 }
 
 impl Caches {
-    fn installed(&self) -> Installed {
+    pub(super) fn installed(&self) -> Installed {
         Installed {
             kubevirt: self.is_served(Watched::VirtualMachines)
                 && self.is_served(Watched::Instances),

@@ -9,13 +9,13 @@ use kube::{
     api::{Patch, PatchParams, ValidationDirective},
     core::Request,
 };
+use plan::machine::preview::LAST_APPLIED;
 use serde_json::{Map, Value};
 
 use super::GivenDocument;
 use crate::requests::status_message;
 
 const MANAGER: &str = "kubevirt-operator-plan";
-pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Resource that applying the document would result in, or an error message.
 pub(super) async fn dry_run(

@@ -11,7 +11,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use plan::machine::{References, build, resolve};
+use plan::machine::References;
 use runtime::{
     backoff::Random,
     cache::{Key, WatchScope},
@@ -20,7 +20,7 @@ use runtime::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{CONCURRENCY, GivenDocument, Kind, PreviewError, secrets::Secrets};
+use super::{CONCURRENCY, GivenDocument, Kind, PreviewError};
 use crate::{
     lists::{Progress, collect_list},
     machine::{
@@ -181,44 +181,40 @@ impl Live {
             Kind::Machine => Vec::new(),
         }
     }
-
-    /// VirtualMachines that the current Machines ask for: the fields that the operator owns.
-    pub(super) fn owned(
-        &self,
-        machines: &BTreeSet<Subject>,
-        secrets: &Secrets,
-    ) -> BTreeMap<Key, Value> {
-        let machines = machines
-            .iter()
-            .filter(|subject| subject.owner == Owner::Machine);
-        machines
-            .filter_map(|subject| {
-                let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
-                let children = self.caches.children(&machine)?;
-                let secrets = secrets.of(&machine);
-                let observed = self.caches.observe(&machine, &children, secrets, None);
-                let resolution = resolve(&machine, &observed.surroundings).ok()?;
-                let vm = build(&resolution.machine).virtual_machine;
-                Some((subject.key.clone(), serde_json::to_value(vm).ok()?))
-            })
-            .collect()
-    }
 }
 
 /// Watch event for a resource of a user, without its version.
-pub(super) fn applied_event(kind: Kind, value: &Value) -> Option<KindEvent> {
-    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<WatchEvent<T::Kept>> {
-        let mut value = value.clone();
-        if let Some(metadata) = value["metadata"].as_object_mut() {
-            metadata.remove("resourceVersion");
-        }
-        let object: T = decode::from_value(value).ok()?;
-        Some(WatchEvent::Applied(object.slim()))
-    }
+fn applied_event(kind: Kind, value: &Value) -> Option<KindEvent> {
     match kind {
-        Kind::Machine => typed::<Machine>(value).map(KindEvent::Machine),
-        Kind::NetworkConfiguration => typed::<NetworkConfiguration>(value).map(KindEvent::Network),
-        Kind::MachineClass => typed::<MachineClass>(value).map(KindEvent::Class),
+        Kind::Machine => applied::<Machine>(value).map(KindEvent::Machine),
+        Kind::NetworkConfiguration => {
+            applied::<NetworkConfiguration>(value).map(KindEvent::Network)
+        }
+        Kind::MachineClass => applied::<MachineClass>(value).map(KindEvent::Class),
+    }
+}
+
+fn applied<T: DeserializeOwned + Slim>(value: &Value) -> Option<WatchEvent<T::Kept>> {
+    slim::<T>(value).map(WatchEvent::Applied)
+}
+
+fn slim<T: DeserializeOwned + Slim>(value: &Value) -> Option<T::Kept> {
+    let mut value = value.clone();
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    let object: T = decode::from_value(value).ok()?;
+    Some(object.slim())
+}
+
+/// A resource of a user as it would be cached; none if it cannot be decoded.
+pub(super) fn cached(kind: Kind, value: &Value) -> Option<Value> {
+    match kind {
+        Kind::Machine => serde_json::to_value(slim::<Machine>(value)?).ok(),
+        Kind::NetworkConfiguration => {
+            serde_json::to_value(slim::<NetworkConfiguration>(value)?).ok()
+        }
+        Kind::MachineClass => serde_json::to_value(slim::<MachineClass>(value)?).ok(),
     }
 }
 

@@ -5,9 +5,14 @@ use std::{
     io::{self, Write},
 };
 
-use super::{Effect, Forecast, Preview, Restart, Verb};
+use plan::{
+    machine::preview::{Forecast, Restart},
+    preview::Effect,
+};
+
+use super::Preview;
 use crate::{
-    fields::{self, CHANGE, CREATE, Counts, DELETE, HEADING},
+    effects::{self, CHANGE, Counts, HEADING},
     report::printable,
 };
 
@@ -23,13 +28,12 @@ impl Preview {
 
 fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
     let Forecast {
-        kind,
-        key,
+        id,
         effects,
         restart,
         notes,
     } = forecast;
-    let mut heading = format!("{} {key}: {}", kind.as_str(), counts(effects));
+    let mut heading = format!("{id}: {}", Counts::of(effects));
     match restart {
         Restart::None => {}
         Restart::Happens => heading.push_str(", restarts"),
@@ -55,38 +59,16 @@ fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
 fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
     let Effect {
         verb,
-        kind,
-        name,
-        summary,
-        fields: changed,
+        id,
+        reason,
+        fields,
     } = effect;
-    let (sign, style) = match verb {
-        Verb::Create => ('+', CREATE),
-        Verb::Change => ('~', CHANGE),
-        Verb::Delete => ('-', DELETE),
-    };
-    let mut line = format!("{sign} {kind} {name}");
-    if !summary.is_empty() {
+    let mut line = format!("{} {} {}", effects::sign(*verb), id.kind, id.name);
+    if !reason.is_empty() {
         // Writing to a String does not fail.
-        let _ = write!(line, " ({summary})");
+        let _ = write!(line, " ({reason})");
     }
-    writeln!(out, "  {style}{}{style:#}", printable(&line))?;
-    for field in changed {
-        fields::print(field, out)?;
-    }
-    Ok(())
-}
-
-fn counts<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Counts {
-    let mut counts = Counts::default();
-    for effect in effects {
-        match effect.verb {
-            Verb::Create => counts.create += 1,
-            Verb::Change => counts.change += 1,
-            Verb::Delete => counts.delete += 1,
-        }
-    }
-    counts
+    effects::print(*verb, &line, "", fields, out)
 }
 
 fn summary(forecasts: &[Forecast]) -> String {
@@ -100,7 +82,7 @@ fn summary(forecasts: &[Forecast]) -> String {
     };
     let happen = count(|restart| matches!(restart, Restart::Happens));
     let needed = count(|restart| matches!(restart, Restart::Needed(_)));
-    let mut summary = format!("Plan: {}", counts(effects()));
+    let mut summary = format!("Plan: {}", Counts::of(effects()));
     for (count, what) in [(happen, "restarted"), (needed, "to restart manually")] {
         if count > 0 {
             // Writing to a String does not fail.

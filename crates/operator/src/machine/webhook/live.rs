@@ -12,17 +12,14 @@ use api::{
 use kube::Client;
 use plan::{
     admission::machine::{ReviewContext, virtual_machine},
-    machine::Known,
+    machine::{Known, secret_ref},
     naming,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::Unchecked;
-use crate::{
-    machine::secrets,
-    requests::{Requests, is_code},
-};
+use crate::requests::{Requests, is_code};
 
 /// Timeout of a read. The API server waits 3 s for the whole review.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
@@ -105,7 +102,7 @@ impl Live {
         new: &Machine,
     ) -> Result<Known<Secret>, Unchecked> {
         let is_same = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
-        let secret_ref = secrets::secret_ref(new);
+        let secret_ref = secret_ref(new);
         let secret_ref = secret_ref.filter(|(name, _)| !is_same && naming::is_dns_name(name));
         let Some((name, _)) = secret_ref else {
             return Ok(Known::default());

@@ -1,4 +1,7 @@
 //! Certificates of a simulated cluster, and an operator that rotates them.
+//!
+//! Independent of `Issue::simulate` and of `crate::simulation` on purpose: it writes the data of Secrets as
+//! the operator does, and is the oracle of the rotation.
 
 use std::collections::BTreeSet;
 

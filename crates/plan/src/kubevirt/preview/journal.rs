@@ -1,6 +1,6 @@
 //! Record of the simulated writes by stage. Several writes to an object in one stage become one effect.
 
-use super::{Effect, Rollout, StagePreview, Verb};
+use super::{Rollout, StagePreview};
 use crate::{
     kubevirt::{
         action::{Action, Step},
@@ -9,7 +9,7 @@ use crate::{
         simulation::Executed,
         stages::Stage,
     },
-    preview::{Change, changes},
+    preview::{Change, Effect, Verb, changes},
     simulation::Written,
 };
 

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 
 use api::labels;
-use plan::preview::{Change, changes, restart_needed};
-use runtime::cache::Key;
 use serde_json::{Value, json};
 
 use super::{
-    Effect, Forecast, GivenDocument, Kind, Preview, Restart, Verb,
-    dry_run::LAST_APPLIED,
-    simulate::{Record, Records, Touched},
+    Document, Forecast, LAST_APPLIED, Preview, Restart,
+    record::{Record, Records, Touched},
 };
-use crate::machine::{caches::Subject, paths::Owner};
+use crate::{
+    Id,
+    machine::simulation::{is_machine, is_network},
+    preview::{Change, Effect, Verb, changes, restart_needed},
+    simulation::Written,
+};
 
 /// Annotations for the operator's own bookkeeping.
 const INTERNAL_ANNOTATIONS: [&str; 5] = [
@@ -25,11 +27,7 @@ const INTERNAL_ANNOTATIONS: [&str; 5] = [
 ];
 
 /// Change of the resource that a document defines.
-pub(super) fn own_effect(
-    given: &GivenDocument,
-    before: Option<&Value>,
-    after: &Value,
-) -> Option<Effect> {
+pub(super) fn own_effect(id: &Id, before: Option<&Value>, after: &Value) -> Option<Effect> {
     let fields = before.map(|before| changes(&user_fields(before), &user_fields(after)));
     let verb = match &fields {
         None => Verb::Create,
@@ -38,9 +36,8 @@ pub(super) fn own_effect(
     };
     Some(Effect {
         verb,
-        kind: given.kind.as_str(),
-        name: given.key.name.to_string(),
-        summary: String::new(),
+        id: id.clone(),
+        reason: String::new(),
         fields: fields.unwrap_or_default(),
     })
 }
@@ -73,7 +70,7 @@ fn secret(text: &Value) -> Value {
 const SECRET: &str = "\0secret";
 
 /// Removes confidential values from a change.
-pub(super) fn hide(change: &mut Change) {
+fn hide(change: &mut Change) {
     let is_secret = |value: &Option<Value>| {
         value
             .as_ref()
@@ -115,48 +112,29 @@ fn pruned(value: Value) -> Value {
     }
 }
 
-/// Adds the forecasts to a preview. `baseline` are the records without the documents.
-pub(super) fn forecast(
-    documents: &[GivenDocument],
-    mut own: BTreeMap<(Kind, Key), Effect>,
-    baseline: &Records,
-    records: Records,
-    preview: &mut Preview,
-) {
-    let origin = |kind: Kind, key: &Key| {
-        let given = documents
-            .iter()
-            .find(|given| given.kind == kind && given.key == *key);
-        given.map(|given| given.origin.to_string())
-    };
-    let classes = own.keys().filter(|(kind, _)| *kind == Kind::MachineClass);
-    let classes: Vec<(Kind, Key)> = classes.cloned().collect();
-    for id in classes {
-        if let Some(effect) = own.remove(&id) {
-            preview.forecasts.push(Forecast::of(id, vec![effect]));
-        }
-    }
+/// Forecasts from the records with the documents. `baseline` are the records without them.
+pub(super) fn forecast(documents: &[Document], baseline: &Records, records: Records) -> Preview {
+    let mut preview = Preview::default();
+    let mut own: BTreeMap<Id, Effect> = documents
+        .iter()
+        .filter_map(|document| Some((document.id.clone(), document.effect()?)))
+        .collect();
     // NetworkConfigurations are reconciled first, and listed first.
-    let (networks, machines): (Vec<_>, Vec<_>) = records
-        .into_iter()
-        .partition(|(subject, _)| subject.owner == Owner::Network);
-    for (subject, record) in networks.into_iter().chain(machines) {
-        let kind = kind_of(&subject);
-        let baseline = baseline.get(&subject);
-        let origin = origin(kind, &subject.key);
-        let id = (kind, subject.key);
+    let (networks, machines): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|(id, _)| is_network(id));
+    for (id, record) in networks.into_iter().chain(machines) {
+        let baseline = baseline.get(&id);
+        let given = documents.iter().find(|document| document.id == id);
         for problem in &record.problems {
             // Existing problems of other resources are not reported.
             let is_new = !baseline.is_some_and(|baseline| baseline.problems.contains(problem));
-            if origin.is_some() || is_new {
-                let subject = origin
-                    .clone()
-                    .unwrap_or_else(|| format!("{} {}", kind.as_str(), id.1));
-                preview.errors.push(format!("{subject}: {problem}"));
+            if given.is_some() || is_new {
+                let subject = given.map_or_else(|| id.to_string(), |given| given.origin.clone());
+                preview.problems.push(format!("{subject}: {problem}"));
             }
         }
         let restart = restart(&record);
-        let notes = notes(&record, baseline, origin.is_some());
+        let notes = notes(&record, baseline, given.is_some());
         let mut effects: Vec<Effect> = own.remove(&id).into_iter().collect();
         effects.extend(record.touched.iter().filter_map(|it| effect(it, &record)));
         let forecast = Forecast {
@@ -168,34 +146,29 @@ pub(super) fn forecast(
             preview.forecasts.push(forecast);
         }
     }
-    // Documents that the API server accepts and this version cannot decode.
+    // MachineClasses, and documents that the API server accepts and this version cannot decode.
     for (id, effect) in own {
         preview.forecasts.push(Forecast::of(id, vec![effect]));
     }
+    preview.forecasts.sort_by_key(|forecast| {
+        let id = &forecast.id;
+        let order = (is_machine(id), is_network(id));
+        (order, id.clone())
+    });
     preview
-        .forecasts
-        .sort_by(|one, other| (one.kind, &one.key).cmp(&(other.kind, &other.key)));
 }
 
 impl Forecast {
-    fn of((kind, key): (Kind, Key), mut effects: Vec<Effect>) -> Self {
+    fn of(id: Id, mut effects: Vec<Effect>) -> Self {
         for effect in &mut effects {
             effect.fields.iter_mut().for_each(hide);
         }
         Self {
-            kind,
-            key,
+            id,
             effects,
             restart: Restart::None,
             notes: Vec::new(),
         }
-    }
-}
-
-fn kind_of(subject: &Subject) -> Kind {
-    match subject.owner {
-        Owner::Machine => Kind::Machine,
-        Owner::Network => Kind::NetworkConfiguration,
     }
 }
 
@@ -216,13 +189,11 @@ fn notes(record: &Record, baseline: Option<&Record>, is_given: bool) -> Vec<Stri
 
 fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
     let Touched {
-        kind,
-        ref name,
-        ref before,
-        ref after,
-        ref reason,
+        written: Written { id, before, after },
+        reason,
         after_detach,
-    } = *touched;
+    } = touched;
+    let kind = &*id.kind;
     let is_instance = kind == "VirtualMachineInstance";
     let is_secret = kind == "Secret";
     if is_secret && record.is_cloud_init_unknown && after.is_some() && before.is_some() {
@@ -233,7 +204,7 @@ fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
         (None, None) => return None,
         (None, Some(after)) => (Verb::Create, Vec::new(), summary(kind, after)),
         (Some(_), None) => {
-            let when = if after_detach {
+            let when = if *after_detach {
                 ", once it is detached"
             } else {
                 ""
@@ -244,7 +215,7 @@ fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
         (Some(_), Some(_)) if is_instance => (Verb::Change, Vec::new(), reason.clone()),
         (Some(before), Some(after)) => {
             let fields = changes(&visible_fields(before), &visible_fields(after));
-            let is_same = before == after
+            let is_same = without_versions(before) == without_versions(after)
                 || record.is_cloud_init_unknown
                     && fields.is_empty()
                     && same_but_cloud_init(before, after);
@@ -261,11 +232,20 @@ fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
     };
     Some(Effect {
         verb,
-        kind,
-        name: name.clone(),
-        summary,
+        id: id.clone(),
+        reason: summary,
         fields,
     })
+}
+
+/// Removes what the API server changes with each write.
+fn without_versions(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+        metadata.remove("generation");
+    }
+    object
 }
 
 fn digest(vm: &Value) -> &Value {
@@ -363,8 +343,9 @@ fn restart(record: &Record) -> Restart {
     let vm = record
         .touched
         .iter()
-        .find(|touched| touched.kind == "VirtualMachine");
-    let Some((Some(before), Some(after))) = vm.map(|vm| (&vm.before, &vm.after)) else {
+        .find(|touched| &*touched.written.id.kind == "VirtualMachine");
+    let vm = vm.map(|touched| (&touched.written.before, &touched.written.after));
+    let Some((Some(before), Some(after))) = vm else {
         return Restart::None;
     };
     // A stopped guest gets all changes when it starts.

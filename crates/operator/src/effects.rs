@@ -1,14 +1,14 @@
-//! Text output of changed fields.
+//! Text output of the effects of a preview.
 
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use plan::preview::Change;
+use plan::preview::{Change, Effect, Verb};
 use serde_json::Value;
 
 use crate::report::printable;
 
-pub(crate) const CREATE: Style = AnsiColor::Green.on_default();
+const CREATE: Style = AnsiColor::Green.on_default();
 pub(crate) const CHANGE: Style = AnsiColor::Yellow.on_default();
 pub(crate) const DELETE: Style = AnsiColor::Red.on_default();
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -17,8 +17,40 @@ const PLAIN: Style = Style::new();
 /// Maximum number of characters of a value.
 const MAX_VALUE_CHARS: usize = 100;
 
+/// Sign before an object.
+pub(crate) fn sign(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create => "+",
+        Verb::Change => "~",
+        Verb::Replace => "-/+",
+        Verb::Issue => "*",
+        Verb::Delete | Verb::Empty => "-",
+    }
+}
+
+/// Prints a line about an object, a remark without color, and its changed fields.
+pub(crate) fn print<'a>(
+    verb: Verb,
+    line: &str,
+    remark: &str,
+    fields: impl IntoIterator<Item = &'a Change>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let style = match verb {
+        Verb::Create | Verb::Issue => CREATE,
+        Verb::Change => CHANGE,
+        Verb::Replace | Verb::Delete | Verb::Empty => DELETE,
+    };
+    let (line, remark) = (printable(&line), printable(&remark));
+    writeln!(out, "  {style}{line}{style:#}{remark}")?;
+    for field in fields {
+        print_field(field, out)?;
+    }
+    Ok(())
+}
+
 /// Prints a field with its old and new value.
-pub(crate) fn print(field: &Change, out: &mut impl Write) -> io::Result<()> {
+fn print_field(field: &Change, out: &mut impl Write) -> io::Result<()> {
     let Change { path, from, to } = field;
     let path = printable(path);
     match (from, to) {
@@ -55,9 +87,28 @@ fn shown(value: &Value) -> String {
 /// Number of objects by change.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
-    pub(crate) create: usize,
-    pub(crate) change: usize,
-    pub(crate) delete: usize,
+    create: usize,
+    change: usize,
+    delete: usize,
+}
+
+impl Counts {
+    pub(crate) fn of<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Self {
+        let mut counts = Self::default();
+        for effect in effects {
+            match effect.verb {
+                Verb::Create => counts.create += 1,
+                Verb::Change => counts.change += 1,
+                Verb::Replace => {
+                    counts.delete += 1;
+                    counts.create += 1;
+                }
+                Verb::Delete | Verb::Empty => counts.delete += 1,
+                Verb::Issue => {}
+            }
+        }
+        counts
+    }
 }
 
 impl std::fmt::Display for Counts {
