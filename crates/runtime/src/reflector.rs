@@ -89,7 +89,7 @@ pub enum WatchEvent<T> {
     Recovered,
 }
 
-impl<T: kube::Resource> WatchEvent<T> {
+impl<T: Resource> WatchEvent<T> {
     /// The event for a cache that has only selected objects: an object that is not selected any more
     /// counts as deleted.
     pub fn select(self, is_selected: impl FnOnce(&T) -> bool) -> Option<Self> {

@@ -70,7 +70,7 @@ impl Args {
             return outcome;
         }
         let now = Time(jiff::Timestamp::now());
-        match preview(client, &documents, now).await {
+        match preview(client, &documents, self.input.provider(), now).await {
             Ok(preview) => outcome.max(show(&preview, report)),
             Err(error) => {
                 report.error(error);

@@ -27,7 +27,6 @@ use plan::{
     naming,
 };
 use runtime::cache::{Cache, Key, WatchScope};
-use serde_json::Value;
 
 use self::affected::{IndexKey, index_keys, machine_of, networks_of};
 pub(super) use self::{affected::Affected, observe::Children};
@@ -302,12 +301,5 @@ impl Caches {
         machines
             .map(Subject::machine)
             .chain(networks.map(Subject::network))
-    }
-
-    /// Scope of the watch that delivers the objects of a namespace.
-    pub(super) fn scope_of(&self, namespace: &str) -> WatchScope {
-        let mut scopes = self.scopes.iter();
-        let scope = scopes.find(|scope| scope.covers(namespace));
-        scope.cloned().unwrap_or(WatchScope::Cluster)
     }
 }

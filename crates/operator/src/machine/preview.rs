@@ -15,17 +15,19 @@ mod secrets;
 
 use std::collections::BTreeSet;
 
-use api::Time;
+use api::{Machine, Time};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::{
     Id,
     machine::{
+        Provider,
         preview::{self as planner, Cluster, Document, Forecast},
         simulation,
     },
 };
 use runtime::cache::{Key, WatchScope};
+use serde_json::Value;
 use thiserror::Error;
 
 use self::live::Live;
@@ -108,12 +110,13 @@ impl Preview {
 pub async fn preview(
     client: Client,
     documents: &Documents,
+    provider: Provider,
     now: Time,
 ) -> Result<Preview, PreviewError> {
     let Documents { given, others, .. } = documents;
     let documents = given.as_slice();
     let mut preview = Preview::default();
-    let mut live = Live::list(&client, scopes(documents)).await?;
+    let mut live = Live::list(&client, scopes(documents), provider.clone()).await?;
     live.overlay(others);
     let dry_runs: Vec<_> = stream::iter(documents)
         .map(|given| dry_run::dry_run(&client, given, live.untrimmed(given.kind, &given.key)))
@@ -132,6 +135,7 @@ pub async fn preview(
         };
         match dry_run {
             Ok(value) => {
+                preview.notes.extend(other_provider(given, &value, &provider));
                 document.cached = live::cached(given.kind, &value);
                 document.after = Some(value.clone());
                 desired.push((given, value));
@@ -178,6 +182,18 @@ pub async fn preview(
     preview.forecasts = planned.forecasts;
     preview.errors.extend(planned.problems);
     Ok(preview)
+}
+
+/// Note on a Machine of another provider.
+fn other_provider(given: &GivenDocument, value: &Value, provider: &Provider) -> Option<String> {
+    let machine: Machine = decode::from_value_ref(value).ok()?;
+    let is_other = given.kind == Kind::Machine && !provider.is_named_by(&machine);
+    is_other.then(|| {
+        format!(
+            "{}: spec.provider: names another provider: this operator leaves the Machine alone",
+            given.origin
+        )
+    })
 }
 
 /// Namespaces to list. A MachineClass may affect Machines in all namespaces.

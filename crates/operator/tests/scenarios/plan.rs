@@ -7,6 +7,7 @@ use kubevirt_operator::{
     documents,
     machine::preview::{Documents, preview},
 };
+use plan::machine::Provider;
 use runtime::{
     client::{CallCounter, Limits, layered},
     election::Fence,
@@ -42,7 +43,7 @@ async fn plan_as(scenario: &Scenario, client: kube::Client, yaml: &str) -> PlanO
     let documents = Documents::classify(documents, "default");
     assert_eq!(documents.errors, [""; 0]);
     let now = Time(scenario.cluster.clock()());
-    let found = preview(client, &documents, now).await.unwrap();
+    let found = preview(client, &documents, Provider::default(), now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     found.print(&mut text).unwrap();
     let mut calls = BTreeMap::new();

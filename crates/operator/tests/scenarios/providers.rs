@@ -1,5 +1,6 @@
 //! Machines of other providers.
 
+use plan::machine::Provider;
 use serde_json::json;
 
 use crate::{
@@ -67,7 +68,7 @@ fn the_provider_is_a_setting() {
     run_scenario(async {
         let mut scenario = Scenario::without_operator().await;
         scenario.start_operator_with(|options| {
-            options.provider = plan::machine::Provider::new("kubevirt-east");
+            options.provider = Provider::new("kubevirt-east");
         });
         for (name, provider) in [("east", "kubevirt-east"), ("west", "kubevirt")] {
             let spec = json!({ "provider": provider, "template": "small" });

@@ -11,7 +11,7 @@ use api::{Time, core::StorageClass, labels};
 use serde_json::{Map, Value, json};
 
 use self::view::View;
-use super::{Action, Installed, Kind, Known, MetadataChange, Object};
+use super::{Action, Installed, Kind, Known, MetadataChange, Object, Provider};
 use crate::{
     Id,
     simulation::{Server, ServerError, Written},
@@ -72,8 +72,9 @@ impl Simulation {
         objects: BTreeMap<Id, Value>,
         storage_classes: Known<StorageClass>,
         installed: Installed,
+        provider: Provider,
     ) -> Self {
-        let mut view = View::default();
+        let mut view = View::new(provider);
         for (id, object) in &objects {
             view.update(id, None, Some(object));
         }

@@ -44,7 +44,12 @@ impl Caches {
         objects.extend(unpacked(&self.claims, Kind::PersistentVolumeClaim));
         objects.extend(unpacked(&self.data_volumes, Kind::DataVolume));
         let storage_classes = self.known_storage_classes.clone();
-        Simulation::new(objects, storage_classes, self.installed())
+        Simulation::new(
+            objects,
+            storage_classes,
+            self.installed(),
+            self.provider.clone(),
+        )
     }
 }
 

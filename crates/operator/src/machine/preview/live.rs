@@ -11,7 +11,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use plan::machine::References;
+use plan::machine::{Provider, References};
 use runtime::{
     backoff::Random,
     cache::{Key, WatchScope},
@@ -88,8 +88,9 @@ impl Live {
     pub(super) async fn list(
         client: &Client,
         scopes: Vec<WatchScope>,
+        provider: Provider,
     ) -> Result<Self, PreviewError> {
-        let mut caches = Caches::new(scopes.clone());
+        let mut caches = Caches::new(scopes.clone()).of_provider(provider);
         for (scope, event) in list_events(client, Watched::Definitions, WatchScope::Cluster).await?
         {
             caches.on_event(&scope, event);

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use api::Time;
+use api::{Time, core::ClaimPhase};
 use serde_json::{Value, json};
 
 use super::Secrets;
@@ -304,7 +304,7 @@ impl<'a> Recorder<'a> {
             .simulation
             .observe(machine, Known::all([]), |observed| {
                 let claims = observed.claims.iter();
-                let unbound = claims.filter(|claim| claim.status.phase != "Bound");
+                let unbound = claims.filter(|claim| claim.status.phase != ClaimPhase::Bound);
                 let unbound = unbound.filter_map(|claim| claim.metadata.name.clone());
                 let vm = observed.virtual_machine.zip(observed.instance);
                 let volumes = vm.map(|(vm, _)| {

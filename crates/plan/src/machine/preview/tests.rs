@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::machine::{
-    Installed, Kind, Known,
+    Installed, Kind, Known, Provider,
     simulation::{child, machine},
 };
 
@@ -23,7 +23,12 @@ fn cluster(objects: impl IntoIterator<Item = (Id, Value)>) -> Cluster {
         multus: true,
     };
     Cluster {
-        simulation: Simulation::new(objects.into_iter().collect(), classes, installed),
+        simulation: Simulation::new(
+            objects.into_iter().collect(),
+            classes,
+            installed,
+            Provider::default(),
+        ),
         secrets: Secrets::default(),
         references: BTreeMap::new(),
     }

@@ -72,6 +72,7 @@ impl Simulation {
                 secrets,
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),
+                provider: self.view.provider.clone(),
             },
             installed: self.installed,
             virtual_machine: children.virtual_machine.as_ref(),

@@ -9,10 +9,11 @@ use api::{Machine, MachineClass, NetworkConfiguration, labels};
 use serde_json::Value;
 
 use super::{is_machine, is_network, machine, machine_class, network};
-use crate::{Id, admission::machine::mac_addresses, machine::Known};
+use crate::{Id, admission::machine::mac_addresses, machine::{Known, Provider}};
 
 #[derive(Clone, Debug)]
 pub(super) struct View {
+    pub(super) provider: Provider,
     pub(super) machines: BTreeMap<Id, Machine>,
     pub(super) classes: Known<MachineClass>,
     /// By namespace.
@@ -23,9 +24,10 @@ pub(super) struct View {
     mac_addresses: BTreeMap<String, BTreeSet<Id>>,
 }
 
-impl Default for View {
-    fn default() -> Self {
+impl View {
+    pub(super) fn new(provider: Provider) -> Self {
         Self {
+            provider,
             machines: BTreeMap::new(),
             classes: Known::all([]),
             networks: BTreeMap::new(),
@@ -33,15 +35,14 @@ impl Default for View {
             mac_addresses: BTreeMap::new(),
         }
     }
-}
 
-impl View {
     /// Updates the view of an object that was written.
     pub(super) fn update(&mut self, id: &Id, before: Option<&Value>, after: Option<&Value>) {
         if is_machine(id) {
             self.update_machine(id, after);
         } else if is_network(id) {
             let all = self.networks.entry(Arc::clone(&id.namespace));
+            let after = after.filter(|after| !after["spec"]["bridge"].is_null());
             keep(all.or_insert_with(|| Known::all([])), &id.name, after);
         } else if *id == machine_class(&id.name) {
             keep(&mut self.classes, &id.name, after);
@@ -65,7 +66,7 @@ impl View {
             }
         }
         let after = after.and_then(|after| decode::from_value_ref::<Machine>(after).ok());
-        if let Some(after) = after {
+        if let Some(after) = after.filter(|after| self.provider.manages(after)) {
             for address in mac_addresses(&after) {
                 let machines = self.mac_addresses.entry(address);
                 machines.or_default().insert(id.clone());
