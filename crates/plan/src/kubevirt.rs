@@ -20,6 +20,9 @@ pub mod preflight;
 pub mod preview;
 mod progress;
 mod ready;
+#[cfg(test)]
+#[path = "../tests/releases/lib.rs"]
+pub(crate) mod releases;
 mod removal;
 mod rollback;
 mod rollout;

@@ -1,95 +1,70 @@
-//! Install strategies of real KubeVirt releases.
-//!
-//! They are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that contains them.
+//! Install strategies of KubeVirt releases.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::disallowed_methods, reason = "a test reads its data")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Read as _,
-    path::PathBuf,
-};
+#[path = "releases/lib.rs"]
+mod releases;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::kubevirt::{
     Strategy,
     strategy::{GZIP_BASE64, MANIFESTS, decode, encode},
 };
+use releases::Source;
 use rstest::rstest;
 use serde_json::Value;
 
-fn data() -> PathBuf {
-    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA");
-    PathBuf::from(data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases"))
-        .join("kubevirt")
-}
-
-fn text(data: &std::path::Path, release: &str, variant: &str) -> String {
-    let packed = data.join(format!("strategy/{release}-{variant}.yaml.gz"));
-    let packed = std::fs::read(packed).unwrap();
-    let mut text = String::new();
-    let mut unpacked = flate2::read::GzDecoder::new(packed.as_slice());
-    unpacked.read_to_string(&mut text).unwrap();
-    text
-}
-
-fn inventory(data: &std::path::Path, release: &str, variant: &str) -> (Value, Value) {
-    let inventory = std::fs::read_to_string(data.join("inventory.json")).unwrap();
-    let inventory: Value = serde_json::from_str(&inventory).unwrap();
-    (
-        inventory["releases"][release][variant].clone(),
-        inventory["gvk_by_kind"].clone(),
-    )
-}
-
 #[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
+#[case::real_data(Source::RealData)]
 fn every_object_of_a_release_is_found_once(
+    #[case] source: Source,
     #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
     #[values("default", "monitoring", "allgates")] variant: &str,
 ) {
-    let data = data();
-    let strategy = Strategy::parse(&text(&data, release, variant)).unwrap();
-    let (inventory, apis) = inventory(&data, release, variant);
+    let strategy = Strategy::parse(&source.strategy(release, variant)).unwrap();
+    let inventory = source.inventory(release, variant);
 
-    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for object in &strategy.objects {
-        assert_eq!(apis[&*object.id.kind], object.api_version());
+        assert_eq!(
+            inventory.api_versions[&*object.id.kind],
+            object.api_version()
+        );
         let namespace = Some(&*object.id.namespace).filter(|namespace| !namespace.is_empty());
         let name = namespace.map_or_else(
             || object.id.name.to_string(),
             |namespace| format!("{namespace}/{}", object.id.name),
         );
-        assert!(found.entry(&object.id.kind).or_default().insert(name));
+        assert!(
+            found
+                .entry(object.id.kind.to_string())
+                .or_default()
+                .insert(name)
+        );
     }
-    let expected = inventory["objects"].as_object().unwrap();
-    let expected: BTreeMap<&str, BTreeSet<String>> = expected
-        .iter()
-        .map(|(kind, names)| {
-            let names = names.as_array().unwrap().iter();
-            let names = names.map(|name| name.as_str().unwrap().to_owned());
-            (kind.as_str(), names.collect())
-        })
-        .collect();
-    assert_eq!(found, expected);
-
-    let documents = usize::try_from(inventory["documents"].as_u64().unwrap()).unwrap();
-    let twice = inventory["duplicates"].as_array().unwrap().len();
-    assert_eq!(strategy.objects.len() + twice, documents);
+    assert_eq!(found, inventory.names);
+    assert_eq!(
+        strategy.objects.len() + inventory.duplicates,
+        inventory.documents
+    );
 }
 
 #[rstest]
-#[case("v1.7.4")]
-#[case("v1.8.4")]
-#[case("v1.9.0")]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn parsing_loses_nothing_but_repaired_fields(#[case] release: &str) {
-    let data = data();
-    let text = text(&data, release, "allgates");
+#[case::real_data(Source::RealData)]
+fn parsing_loses_nothing_but_repaired_fields(
+    #[case] source: Source,
+    #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
+) {
+    let text = source.strategy(release, "allgates");
     let strategy = Strategy::parse(&text).unwrap();
     let mut documents: BTreeMap<(String, String, String), Value> = BTreeMap::new();
     // None of the releases has a line of three dashes in a string.
@@ -146,13 +121,14 @@ fn parsing_loses_nothing_but_repaired_fields(#[case] release: &str) {
 }
 
 #[rstest]
-#[case("v1.7.4")]
-#[case("v1.8.4")]
-#[case("v1.9.0")]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
-    let data = data();
-    let strategy = Strategy::parse(&text(&data, release, "allgates")).unwrap();
+#[case::real_data(Source::RealData)]
+fn ports_are_merged_into_the_one_of_metrics(
+    #[case] source: Source,
+    #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
+) {
+    let strategy = Strategy::parse(&source.strategy(release, "allgates")).unwrap();
     let repairs: Vec<_> = strategy
         .repairs
         .iter()
@@ -178,20 +154,18 @@ fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
 }
 
 #[rstest]
-#[case("v1.7.4")]
-#[case("v1.8.4")]
-#[case("v1.9.0")]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_config_map_that_a_release_wrote_is_unpacked(#[case] release: &str) {
-    let data = data();
-    let file = data.join(format!(
-        "fixtures/install-strategy-configmap-{release}.json"
-    ));
-    let map: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+#[case::real_data(Source::RealData)]
+fn a_config_map_that_a_release_wrote_is_unpacked(
+    #[case] source: Source,
+    #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
+) {
+    let map = source.config_map(release);
     let field = |pointer| serde_json::from_value(map.pointer(pointer).unwrap().clone()).unwrap();
     let (contents, annotations) = (field("/data"), field("/metadata/annotations"));
     let unpacked = decode(&contents, &annotations).unwrap();
-    assert_eq!(unpacked, text(&data, release, "default"));
+    assert_eq!(unpacked, source.strategy(release, "default"));
     let packed = BTreeMap::from([(MANIFESTS.to_owned(), encode(&unpacked))]);
     let annotations = BTreeMap::from([(
         api::kubevirt::install::STRATEGY_ENCODING.to_owned(),
@@ -200,11 +174,12 @@ fn a_config_map_that_a_release_wrote_is_unpacked(#[case] release: &str) {
     assert!(decode(&packed, &annotations).unwrap() == unpacked);
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_release_is_read_in_little_memory() {
-    let data = data();
-    let text = text(&data, "v1.9.0", "default");
+#[case::real_data(Source::RealData)]
+fn a_release_is_read_in_little_memory(#[case] source: Source) {
+    let text = source.strategy("v1.9.0", "default");
     let counted = allocation_counter::measure(|| drop(Strategy::parse(&text).unwrap()));
     assert!(counted.bytes_max < 4 << 20, "{} bytes", counted.bytes_max);
 }

@@ -24,24 +24,6 @@ fn an_operator_that_crashes_after_every_write_completes_the_installation() {
 }
 
 #[test]
-fn an_operator_that_crashes_after_every_write_completes_the_upgrade() {
-    run_scenario(async {
-        let mut scenario = InstallScenario::with_version("v1.8.4").await;
-        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
-        scenario.until_deployed("v1.9.0").await;
-        scenario.wait(120).await;
-        let straight = snapshot(&scenario).await;
-        scenario.patch_spec(json!({ "imageTag": "v1.8.4" })).await;
-        scenario.until_deployed("v1.8.4").await;
-
-        scenario.patch_spec(json!({ "imageTag": "v1.9.0" })).await;
-        let crashes = crash_until_deployed(&mut scenario, "v1.9.0").await;
-        assert!(crashes > 60, "{crashes}");
-        assert_eq!(snapshot(&scenario).await, straight);
-    });
-}
-
-#[test]
 fn an_operator_that_crashes_after_every_write_completes_the_removal() {
     run_scenario(async {
         let mut scenario = InstallScenario::start().await;

@@ -2,8 +2,8 @@
 //!
 //! Each runs on a sandbox of its own in virtual time; or, with `KUBECONFIG_E2E`, on a kube-apiserver of
 //! its own in real time. The operator runs with exactly the rights of config/rbac/virt-operator.
-//! Strategies are the sandbox's synthetic ones; scenarios of real releases read theirs from the folder
-//! that `KUBEVIRT_OPERATOR_DATA` names, and are ignored by default.
+//! Strategies are the sandbox's synthetic ones; some scenarios also run with those of real releases, from
+//! the folder that `KUBEVIRT_OPERATOR_DATA` names, which is ignored by default.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +30,7 @@ mod install;
 mod machines;
 mod monitoring;
 mod preview;
-mod real_data;
+mod releases;
 mod removal;
 mod strategy;
 mod takeover;

@@ -1,6 +1,6 @@
 //! Scenario of installations: a cluster with the KubeVirt operator, and the requests of an administrator.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use kube::{
     Api, Client,
@@ -115,13 +115,6 @@ impl InstallScenario {
             sandbox::apply(&scenario.client, object).await.unwrap();
         }
         scenario
-    }
-
-    pub(crate) async fn apply_file(&self, path: impl AsRef<Path>) {
-        let text = std::fs::read_to_string(path).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-            sandbox::apply(&self.client, object).await.unwrap();
-        }
     }
 
     /// Starts a cluster and installs a version of KubeVirt.

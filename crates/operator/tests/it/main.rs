@@ -20,7 +20,7 @@ mod operator_docs;
 mod pipeline;
 mod plan;
 mod readme;
-mod real_data;
+mod releases;
 mod run_settings;
 mod sample_metrics;
 mod sandbox_docs;

@@ -5,7 +5,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::certificates::{Profile, Settings, Usage, duration};
+use crate::{
+    certificates::{Profile, Settings, Usage, duration},
+    kubevirt::releases::Source,
+};
 
 const NAMESPACE: &str = "kubevirt";
 
@@ -167,20 +170,13 @@ fn every_ca_has_its_name() {
     );
 }
 
-/// Compares the table of profiles with recorded data of the release.
-#[test]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the facts are no part of this repository"
-)]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn profiles_equal_the_real_data_of_the_release() {
-    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA");
-    let data = data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases");
-    let path = std::path::Path::new(&data).join("kubevirt/certificates.json");
-    let facts: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let secrets = facts["secrets"].as_array().unwrap();
-    assert!(secrets.len() > 10);
+#[case::real_data(Source::RealData)]
+fn profiles_equal_those_of_the_release(#[case] source: Source) {
+    let secrets = source.certificates();
+    assert_eq!(secrets.len(), 17);
     for secret in secrets {
         let name = secret["secret"].as_str().unwrap();
         let profile = profile(name, "NS");

@@ -2,7 +2,7 @@
 
 mod customized;
 mod omitted;
-mod real_data;
+mod releases;
 mod workloads;
 
 use std::collections::BTreeMap;

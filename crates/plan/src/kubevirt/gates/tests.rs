@@ -1,11 +1,10 @@
 //! Tests of feature gates.
 
-#![allow(clippy::disallowed_methods, reason = "a test reads its data")]
-
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Gates, State, TABLE};
+use crate::kubevirt::releases::Source;
 use api::kubevirt::install::KubeVirt;
 
 fn kubevirt(on: &[&str], off: &[&str]) -> KubeVirt {
@@ -64,24 +63,22 @@ fn a_malformed_configuration_enables_no_gate(#[case] configuration: Value) {
     assert!(!Gates::of(&kubevirt, "v1.9.0").on("Root"));
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_table_equals_the_real_data_of_the_releases() {
-    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA");
-    let data = data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases");
-    let file = std::path::PathBuf::from(data).join("kubevirt/feature-gates.json");
-    let table: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let table = table["gates"].as_object().unwrap();
-    assert_eq!(table.len(), TABLE.len());
+#[case::real_data(Source::RealData)]
+fn the_table_equals_the_gates_of_the_releases(#[case] source: Source) {
+    let table = source.gates();
+    assert!(source == Source::Fixtures || table.len() == TABLE.len());
     let kubevirt = KubeVirt::default();
-    for (gate, states) in table {
+    for (gate, states) in &table {
         for version in ["v1.5.3", "v1.6.6", "v1.7.4", "v1.8.4", "v1.9.0"] {
             let expected = states.get(version).map(|state| match state.as_str() {
-                Some("Alpha") => State::Alpha,
-                Some("Beta") => State::Beta,
-                Some("GA") => State::Ga,
-                Some("Deprecated") => State::Deprecated,
-                Some("Discontinued") => State::Discontinued,
+                "Alpha" => State::Alpha,
+                "Beta" => State::Beta,
+                "GA" => State::Ga,
+                "Deprecated" => State::Deprecated,
+                "Discontinued" => State::Discontinued,
                 other => panic!("{other:?}"),
             });
             let found = Gates::of(&kubevirt, version).state(gate);

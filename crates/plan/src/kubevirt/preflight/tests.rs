@@ -1,6 +1,6 @@
 //! Tests of preflight checks.
 
-mod real_data;
+mod releases;
 
 use std::collections::BTreeMap;
 

@@ -8,8 +8,8 @@ mod conditions;
 mod endings;
 mod errors;
 mod life;
+mod lifecycle;
 mod readiness;
-mod real_data;
 mod walk;
 
 use std::{sync::Arc, time::Duration};

@@ -1,9 +1,12 @@
 //! Installation with the rights of upstream's virt-operator, over a release of it.
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{data_folder, lifecycle::remove, upgrade_to, with_released_strategies};
+use super::{Source, data_folder, lifecycle::remove, upgrade_to};
 use crate::{
+    SUITE,
+    harness::cluster::documents,
     inventory::inventory,
     scenario::{InstallScenario, run_scenario},
 };
@@ -26,21 +29,44 @@ fn additional_rules() -> Value {
     ])
 }
 
-#[test]
+/// Roles and bindings of upstream's virt-operator.
+fn upstream_rights(source: Source) -> Vec<Value> {
+    if source == Source::RealData {
+        let file = data_folder().join("v1.9.0/rbac.operator.yaml");
+        return serde_saphyr::from_multiple(&std::fs::read_to_string(file).unwrap()).unwrap();
+    }
+    let rights = SUITE.rights.iter();
+    let mut objects: Vec<Value> = rights.flat_map(|file| documents(file)).collect();
+    let is_role = |object: &&mut Value| {
+        object["kind"] == "ClusterRole" && object["metadata"]["name"] == "virt-operator"
+    };
+    let role = objects.iter_mut().find(is_role).unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    rules.retain(|rule| rule["resources"] != json!(["priorityclasses"]));
+    for rule in rules.iter_mut() {
+        let groups = rule["apiGroups"].as_array_mut().unwrap();
+        groups.retain(|group| group != "pool.kubevirt.io");
+    }
+    rules.push(json!({
+        "apiGroups": ["pool.kubevirt.io"], "resources": ["*"], "verbs": ["list"],
+    }));
+    objects
+}
+
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_rights_of_upstream_virt_operator_suffice_with_few_additions() {
-    let data = data_folder();
+#[case::real_data(Source::RealData)]
+fn the_rights_of_upstream_virt_operator_suffice_with_few_additions(#[case] source: Source) {
     run_scenario(async {
-        let mut scenario = InstallScenario::without_rights(with_released_strategies(&data)).await;
+        let mut scenario = InstallScenario::without_rights(|setup| source.set_up(setup)).await;
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kubevirt" },
         });
-        for object in [namespace, authentication_reader()] {
+        let objects = [namespace, authentication_reader()].into_iter();
+        for object in objects.chain(upstream_rights(source)) {
             sandbox::apply(&scenario.client, object).await.unwrap();
         }
-        scenario
-            .apply_file(data.join("v1.9.0/rbac.operator.yaml"))
-            .await;
         grant(&scenario, additional_rules()).await;
         scenario.start_operator();
         scenario.wait(60).await;

@@ -1,30 +1,17 @@
 //! Upgrade during which the operator crashes after every write.
 
-use std::{path::Path, sync::Arc};
-
 use kubevirt_operator::kubevirt::StrategyFile;
-use plan::kubevirt::Strategy;
+use rstest::rstest;
 use serde_json::json;
 
 use super::{
+    Source,
     comparison::{all_objects, differences},
-    data_folder, strategy_of,
 };
 use crate::{
     crashes::crash_until_deployed,
     scenario::{InstallScenario, REGISTRY, run_scenario},
 };
-
-/// Strategies, parsed once instead of at every start.
-fn given(data: &Path) -> Vec<StrategyFile> {
-    let versions = ["v1.8.4", "v1.9.0"].into_iter();
-    versions
-        .map(|version| StrategyFile {
-            version: version.to_owned(),
-            strategy: Arc::new(Strategy::parse(&strategy_of(data, version).unwrap()).unwrap()),
-        })
-        .collect()
-}
 
 /// Starts an upgrade from v1.8.4 to v1.9.0, without the instance types, whose many writes are all alike.
 async fn start_upgrade(given: &[StrategyFile]) -> InstallScenario {
@@ -43,12 +30,22 @@ async fn start_upgrade(given: &[StrategyFile]) -> InstallScenario {
     scenario
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures, 60)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn an_upgrade_with_a_crash_after_every_write_has_the_same_result() {
-    let data = data_folder();
+#[case::real_data(Source::RealData, 100)]
+fn an_upgrade_with_a_crash_after_every_write_has_the_same_result(
+    #[case] source: Source,
+    #[case] min_crashes: u32,
+) {
     run_scenario(async {
-        let given = given(&data);
+        let given = match source {
+            Source::Fixtures => Vec::new(),
+            // Parsed once instead of at every start.
+            Source::RealData => ["v1.8.4", "v1.9.0"]
+                .map(|version| source.strategy_file(version))
+                .into(),
+        };
         let scenario = start_upgrade(&given).await;
         scenario.until_deployed("v1.9.0").await;
         scenario.wait(300).await;
@@ -57,7 +54,7 @@ fn an_upgrade_with_a_crash_after_every_write_has_the_same_result() {
 
         let mut scenario = start_upgrade(&given).await;
         let crashes = crash_until_deployed(&mut scenario, "v1.9.0").await;
-        assert!(crashes > 100, "{crashes}");
+        assert!(crashes > min_crashes, "{crashes}");
         scenario.until_deployed("v1.9.0").await;
         scenario.wait(300).await;
         let disturbed = all_objects(&scenario.client).await;

@@ -1,34 +1,16 @@
-//! The objects of real releases.
-//!
-//! Their strategies are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that
-//! holds `kubevirt/strategy`.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test reads a release's strategy"
-)]
+//! Desired objects of whole releases.
 
-use std::{collections::BTreeMap, env, fs, io::Read as _, path::PathBuf};
+use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, target, world};
-use crate::kubevirt::{desired::Handlers, strategy::Strategy};
+use crate::kubevirt::{desired::Handlers, releases::Source, strategy::Strategy};
 
-fn data() -> PathBuf {
-    let data = env::var_os("KUBEVIRT_OPERATOR_DATA");
-    PathBuf::from(data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases"))
-}
-
-fn release(version: &str, variant: &str, spec: Value) -> World {
-    let file = format!("kubevirt/strategy/{version}-{variant}.yaml.gz");
-    let packed = fs::read(data().join(file)).unwrap();
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(packed.as_slice())
-        .read_to_string(&mut text)
-        .unwrap();
+fn release(source: Source, version: &str, variant: &str, spec: Value) -> World {
     let mut world = world(spec);
-    world.strategy = Strategy::parse(&text).unwrap();
+    world.strategy = Strategy::parse(&source.strategy(version, variant)).unwrap();
     world.target = target(version);
     world.serves(&[
         ("monitoring.coreos.com", "ServiceMonitor"),
@@ -98,36 +80,43 @@ const MONITORED: &[(&str, usize)] = &[
 ];
 
 #[rstest]
-#[case("v1.7.4", "default", &[V1_8, V1_7])]
-#[case("v1.8.4", "default", &[V1_8])]
-#[case("v1.9.0", "default", &[])]
-#[case("v1.9.0", "monitoring", &[MONITORED])]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
+#[case::real_data(Source::RealData)]
 fn a_release_has_the_expected_objects(
-    #[case] version: &str,
-    #[case] variant: &str,
-    #[case] differences: &[&[(&str, usize)]],
+    #[case] source: Source,
+    #[values("v1.7.4", "v1.8.4", "v1.9.0", "v1.9.0 monitoring")] of: &str,
 ) {
-    let world = release(version, variant, json!({}));
+    let (version, variant) = of.split_once(' ').unwrap_or((of, "default"));
+    let differences: &[&[(&str, usize)]] = match of {
+        "v1.7.4" => &[V1_8, V1_7],
+        "v1.8.4" => &[V1_8],
+        "v1.9.0" => &[],
+        _ => &[MONITORED],
+    };
+    let world = release(source, version, variant, json!({}));
     let expected = V1_9.iter().chain(differences.iter().copied().flatten());
     let expected = expected.map(|(kind, count)| ((*kind).to_owned(), *count));
     assert_eq!(counts(&world), expected.collect());
 }
 
 #[rstest]
-#[case("v1.7.4", 4, 12)]
-#[case("v1.8.4", 6, 16)]
-#[case("v1.9.0", 6, 17)]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
+#[case::real_data(Source::RealData)]
 fn every_object_of_a_release_is_labelled_once(
-    #[case] version: &str,
-    #[case] deployments: usize,
-    #[case] secrets: usize,
+    #[case] source: Source,
+    #[values(("v1.7.4", 4, 12), ("v1.8.4", 6, 16), ("v1.9.0", 6, 17))] expected: (
+        &str,
+        usize,
+        usize,
+    ),
 ) {
+    let (version, deployments, secrets) = expected;
     let gates = json!({"configuration": {"developerConfiguration": {"featureGates": [
         "Template", "ContainerPathVolumes", "DecentralizedLiveMigration", "Plugins",
     ]}}});
-    let world = release(version, "allgates", gates);
+    let world = release(source, version, "allgates", gates);
     let desired = world.desired();
     let ids: std::collections::BTreeSet<_> =
         desired.objects.iter().map(|object| &object.id).collect();
@@ -204,17 +193,17 @@ fn as_released(value: &mut Value) {
     );
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn components_equal_the_release_except_for_additions() {
-    let mut world = release("v1.9.0", "default", json!({"infra": {"nodePlacement": {}}}));
+#[case::real_data(Source::RealData)]
+fn components_equal_the_release_except_for_additions(#[case] source: Source) {
+    let spec = json!({"infra": {"nodePlacement": {}}});
+    let mut world = release(source, "v1.9.0", "default", spec);
     world.handlers = Handlers::Mixed;
     let desired = world.desired();
-    let file = data().join("kubevirt/v1.9.0/workloads.default.yaml");
-    let text = fs::read_to_string(file).unwrap();
-    let released: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     let mut compared = 0;
-    for mut released in released {
+    for mut released in source.components() {
         let [kind, name] = ["/kind", "/metadata/name"].map(|field| {
             released
                 .pointer(field)

@@ -1,43 +1,20 @@
 //! Permissions of KubeVirt's virt-operator, compared with those that releases need.
-//!
-//! The data are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
-//! `kubevirt/strategy`.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test reads a release's strategy"
-)]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    env, fs,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Cluster, Permissions, Rule, findings, rule};
-use crate::kubevirt::strategy::Strategy;
+use crate::kubevirt::{releases::Source, strategy::Strategy};
 
-fn data() -> PathBuf {
-    let data = env::var_os("KUBEVIRT_OPERATOR_DATA");
-    PathBuf::from(data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases"))
-        .join("kubevirt")
+fn released(source: Source) -> Strategy {
+    Strategy::parse(&source.strategy("v1.9.0", "default")).unwrap()
 }
 
-fn released(data: &Path) -> Strategy {
-    let packed = fs::read(data.join("strategy/v1.9.0-default.yaml.gz")).unwrap();
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(packed.as_slice())
-        .read_to_string(&mut text)
-        .unwrap();
-    Strategy::parse(&text).unwrap()
-}
-
-fn permissions(text: &str) -> Permissions {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+fn permissions(roles: Vec<Value>) -> Permissions {
     let mut permissions = Permissions::default();
-    for document in documents {
+    for document in roles {
         let rules = document["rules"].as_array().into_iter().flatten();
         let rules = rules.map(|value| rule(value.clone()));
         match document["kind"].as_str() {
@@ -70,23 +47,22 @@ fn gaps(permissions: &Permissions, strategy: &Strategy) -> BTreeMap<String, BTre
     gaps
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_operator_of_a_release_may_grant_what_its_roles_grant() {
-    let data = data();
-    let permissions =
-        permissions(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
-    assert_eq!(gaps(&permissions, &released(&data)), BTreeMap::new());
+#[case::real_data(Source::RealData)]
+fn the_operator_of_a_release_may_grant_what_its_roles_grant(#[case] source: Source) {
+    let permissions = permissions(source.operator_roles("v1.9.0"));
+    assert_eq!(gaps(&permissions, &released(source)), BTreeMap::new());
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
-    let data = data();
-    let text = fs::read_to_string(data.join("fixtures/rbac.operator-v1.8.4.yaml.in")).unwrap();
-    let text = text.replace("{{.Namespace}}", "kubevirt");
-    let text: Vec<_> = text.lines().filter(|line| !line.contains("{{")).collect();
-    let gaps = gaps(&permissions(&text.join("\n")), &released(&data));
+#[case::real_data(Source::RealData)]
+fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one(#[case] source: Source) {
+    let permissions = permissions(source.operator_roles("v1.8.4"));
+    let gaps = gaps(&permissions, &released(source));
     let read = BTreeSet::from(["get, list, watch plugins.plugin.kubevirt.io".to_owned()]);
     let all = BTreeSet::from([
         "create, delete, deletecollection, get, list, patch, update, watch plugins.plugin.kubevirt.io".to_owned(),
@@ -100,17 +76,17 @@ fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
 }
 
 /// Permissions that the operator needs beyond those of virt-operator: it patches instead of updating.
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn reports_what_the_rbac_of_virt_operator_lacks() {
-    let data = data();
-    let permissions =
-        permissions(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
+#[case::real_data(Source::RealData)]
+fn reports_what_the_rbac_of_virt_operator_lacks(#[case] source: Source) {
+    let permissions = permissions(source.operator_roles("v1.9.0"));
     let cluster = Cluster {
         permissions: Some(&permissions),
         ..Cluster::default()
     };
-    let found = findings(json!({}), &released(&data), &cluster);
+    let found = findings(json!({}), &released(source), &cluster);
     let found: Vec<_> = found
         .iter()
         .filter(|finding| finding.subject == "the operator")

@@ -1,40 +1,31 @@
 //! Releases whose strategies are given as files (`virt-operator --strategy`), without a Job and its
 //! image.
 
-use std::{path::Path, sync::Arc};
-
-use kubevirt_operator::kubevirt::StrategyFile;
-use plan::kubevirt::Strategy;
+use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{data_folder, lifecycle::remove, strategy_of, upgrade_to};
+use super::{Source, lifecycle::remove, upgrade_to};
 use crate::{
     inventory::inventory,
     scenario::{InstallScenario, NAME, REGISTRY, run_scenario},
 };
 
 /// Starts the operator with the strategies of two releases.
-async fn start(data: &Path) -> InstallScenario {
+async fn start(source: Source) -> InstallScenario {
     let mut scenario = InstallScenario::without_operator(|_| {}).await;
-    let given = ["v1.8.4", "v1.9.0"].into_iter().map(|version| {
-        let text = strategy_of(data, version).unwrap();
-        let text = text.replace("quay.io/kubevirt", REGISTRY);
-        StrategyFile {
-            version: version.to_owned(),
-            strategy: Arc::new(Strategy::parse(&text).unwrap()),
-        }
-    });
-    scenario.options.strategies = given.collect();
+    let given = ["v1.8.4", "v1.9.0"].map(|version| source.strategy_file(version));
+    scenario.options.strategies = given.to_vec();
     scenario.start_operator();
     scenario
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_release_given_as_a_file_is_deployed_downgraded_and_removed() {
-    let data = data_folder();
+#[case::real_data(Source::RealData)]
+fn a_release_given_as_a_file_is_deployed_downgraded_and_removed(#[case] source: Source) {
     run_scenario(async {
-        let scenario = start(&data).await;
+        let scenario = start(source).await;
         scenario.wait(60).await;
         let before = inventory(&scenario.client).await;
         scenario.install("v1.9.0").await;
@@ -45,12 +36,13 @@ fn a_release_given_as_a_file_is_deployed_downgraded_and_removed() {
     });
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn workloads_block_the_removal_of_a_release_while_there_are_any() {
-    let data = data_folder();
+#[case::real_data(Source::RealData)]
+fn workloads_block_the_removal_of_a_release_while_there_are_any(#[case] source: Source) {
     run_scenario(async {
-        let scenario = start(&data).await;
+        let scenario = start(source).await;
         scenario.wait(60).await;
         let before = inventory(&scenario.client).await;
         scenario

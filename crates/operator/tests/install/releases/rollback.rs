@@ -1,21 +1,23 @@
 //! Automatic rollback of a release that fails.
 
 use api::kubevirt::install::{GIVEN_UP, ROLLBACK_POLICY};
+use rstest::rstest;
 use sandbox::faults::Faults;
 use serde_json::json;
 
-use super::{data_folder, guest::Guest, with_released_strategies};
+use super::{Source, guest::Guest};
 use crate::scenario::{InstallScenario, NAME, run_scenario};
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn a_release_that_fails_on_the_canary_is_rolled_back() {
-    let data = data_folder();
+#[case::real_data(Source::RealData)]
+fn a_release_that_fails_on_the_canary_is_rolled_back(#[case] source: Source) {
     run_scenario(async {
         let faults = "[{kind: DaemonSet, name: virt-handler, \
             fault: 'CrashLoopBackOff=virt-handler:v1.9.0'}]";
         let scenario = InstallScenario::start_with(|setup| {
-            with_released_strategies(&data)(setup);
+            source.set_up(setup);
             setup.faults = Faults::from_yaml(faults).unwrap();
         })
         .await;

@@ -1,28 +1,12 @@
-//! Status of a virtual machine whose lifecycle was recorded from KubeVirt v1.9.0.
-//!
-//! The recording is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that
-//! holds `kubevirt/transcripts`.
-#![allow(clippy::disallowed_methods, reason = "a test reads its recording")]
-
-use std::{env, fs, path::PathBuf};
+//! Status of a virtual machine whose lifecycle was recorded.
 
 use api::{Phase, kubevirt::ObservedInstance};
 use k8s_openapi::jiff::SignedDuration;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{World, at, object, owner};
-
-fn recording() -> Vec<Value> {
-    let data = env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
-    let data = data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the recording");
-    let file = data.join("kubevirt/transcripts/vm-lifecycle-v1.9.0.jsonl");
-    let lines =
-        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
+use crate::kubevirt::releases::Source;
 
 /// Replays the recorded VM as if Machine `web` had created it.
 fn replay(world: &mut World, event: &Value) {
@@ -58,13 +42,15 @@ fn replay(world: &mut World, event: &Value) {
     }
 }
 
-#[test]
+#[rstest]
+#[case::fixtures(Source::Fixtures)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_recorded_lifecycle_needs_few_status_writes() {
+#[case::real_data(Source::RealData)]
+fn the_recorded_lifecycle_needs_few_status_writes(#[case] source: Source) {
     let mut world = World::new(json!({}));
     let mut written: Vec<(f64, Phase, String)> = Vec::new();
     let mut until_running = 0;
-    for event in &recording() {
+    for event in &source.lifecycle() {
         let time = event["t"].as_f64().unwrap();
         if event["object"]["metadata"]["deletionTimestamp"].is_string() && time > 80.0 {
             break;
@@ -84,18 +70,18 @@ fn the_recorded_lifecycle_needs_few_status_writes() {
     }
     let stories: Vec<String> = written
         .iter()
-        .map(|(time, phase, ready)| format!("{time} {phase:?} {ready}"))
+        .map(|(time, phase, ready)| format!("{time:.0} {phase:?} {ready}"))
         .collect();
     assert_eq!(
         stories,
         [
-            "5.36 Creating False Creating",
-            "21.95 Running True Running",
-            "40.34 Running False Stopping",
-            "40.44 Stopped False Stopped",
-            "52.89 Stopped False Starting",
-            "61.37 Running True Running",
-            "65.76 Failed False Crashed",
+            "5 Creating False Creating",
+            "22 Running True Running",
+            "40 Running False Stopping",
+            "40 Stopped False Stopped",
+            "53 Stopped False Starting",
+            "61 Running True Running",
+            "66 Failed False Crashed",
         ]
     );
     assert_eq!(until_running, 3, "writes until it runs");
