@@ -1,18 +1,22 @@
-//! World that executes plans: the API server, KubeVirt and the storage, as far as plans depend on them.
+//! Simulated cluster with a Machine: KubeVirt and the storage, as far as plans depend on them.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{
-    Machine, ObjectMeta, OwnerReference, Time,
-    cdi::ObservedDataVolume,
+    Machine, MachineStatus, Time,
     core::{ClaimPhase, ObservedClaim, StorageClass},
-    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    kubevirt::{InstancePhase, ObservedInstance, ObservedVirtualMachine},
     labels,
 };
-use plan::machine::{
-    Action, Age, CloudInitSecret, Installed, Kind, Known, LiveReferences, MetadataChange, Object,
-    Observed, Plan, References, Surroundings, plan,
+use plan::{
+    Id,
+    machine::{
+        Action, Age, Installed, Kind, Known, LiveReferences, Object, Observed, Plan, References,
+        plan,
+        simulation::{self, Simulation},
+    },
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::state::{DiskState, InstanceState, MACHINE_UID, Origin, State, VmState};
@@ -20,17 +24,27 @@ use crate::state::{DiskState, InstanceState, MACHINE_UID, Origin, State, VmState
 const NAME: &str = "web";
 const START: &str = "2026-01-01T00:00:00Z";
 
+/// Finalizers of KubeVirt and of the storage.
+const VM_FINALIZER: &str = "kubevirt.io/virtualMachineControllerFinalize";
+const INSTANCE_FINALIZER: &str = "foregroundDeleteVirtualMachine";
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    pub(crate) machine: Machine,
-    pub(crate) claims: Vec<ObservedClaim>,
-    pub(crate) data_volumes: Vec<ObservedDataVolume>,
-    pub(crate) vm: Option<ObservedVirtualMachine>,
-    instance: Option<ObservedInstance>,
+    simulation: Simulation,
+    /// The Machine before the first reconcile.
+    initial: Machine,
     references: Option<References>,
-    lost_claims: Vec<String>,
     is_fresh: Cell<bool>,
-    made: u64,
+    instances: u64,
+}
+
+fn machine() -> Id {
+    simulation::machine("default", NAME)
+}
+
+fn child(kind: Kind, name: &str) -> Id {
+    simulation::child(kind, "default", name)
 }
 
 fn time() -> Time {
@@ -78,28 +92,32 @@ fn metadata(name: &str, origin: Origin, is_deleted: bool) -> Value {
     metadata
 }
 
-fn claim(disk: &str, state: DiskState) -> ObservedClaim {
+fn claim(disk: &str, state: DiskState) -> (Id, Value) {
     let name = format!("{NAME}-{disk}");
-    serde_json::from_value(json!({
-        "metadata": metadata(&name, state.origin, state.is_deleted),
+    let mut metadata = metadata(&name, state.origin, state.is_deleted);
+    metadata["finalizers"] = json!([CLAIM_FINALIZER]);
+    let claim = json!({
+        "metadata": metadata,
         "spec": {
             "storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
             "resources": { "requests": { "storage": format!("{}Gi", state.gibibytes) } },
         },
         "status": { "phase": if state.is_bound { "Bound" } else { "Pending" } },
-    }))
-    .unwrap()
+    });
+    (child(Kind::PersistentVolumeClaim, &name), claim)
 }
 
-fn virtual_machine(state: VmState) -> ObservedVirtualMachine {
+fn virtual_machine(state: VmState) -> (Id, Value) {
     let mut disks = vec![json!({ "name": "root",
         "persistentVolumeClaim": { "claimName": format!("{NAME}-root") } })];
     if state.has_data_disk {
         disks.push(json!({ "name": "removed",
             "persistentVolumeClaim": { "claimName": format!("{NAME}-removed") } }));
     }
-    serde_json::from_value(json!({
-        "metadata": metadata(NAME, state.origin, state.is_deleted),
+    let mut metadata = metadata(NAME, state.origin, state.is_deleted);
+    metadata["finalizers"] = json!([VM_FINALIZER]);
+    let vm = json!({
+        "metadata": metadata,
         "spec": {
             "runStrategy": if state.is_halted { "Halted" } else { "Always" },
             "template": { "spec": {
@@ -107,136 +125,148 @@ fn virtual_machine(state: VmState) -> ObservedVirtualMachine {
             } },
         },
         "status": { "printableStatus": "Stopped" },
-    }))
-    .unwrap()
+    });
+    (child(Kind::VirtualMachine, NAME), vm)
 }
 
-fn instance(state: InstanceState, vm: &ObservedVirtualMachine) -> ObservedInstance {
+fn instance(uid: &str, state: InstanceState, vm: &Value) -> (Id, Value) {
     let paused = json!([{ "type": "Paused", "status": "True", "reason": "PausedByUser" }]);
-    let mut instance: ObservedInstance = serde_json::from_value(json!({
-        "metadata": metadata(NAME, Origin::Foreign, state.is_deleted),
+    let mut metadata = metadata(NAME, Origin::Foreign, state.is_deleted);
+    metadata["uid"] = uid.into();
+    metadata["finalizers"] = json!([INSTANCE_FINALIZER]);
+    metadata["ownerReferences"] = json!([{
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": NAME,
+        "uid": vm["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let instance = json!({
+        "metadata": metadata,
         "status": {
             "phase": state.phase, "nodeName": "node-1",
             "conditions": if state.is_paused { paused } else { json!([]) },
         },
-    }))
-    .unwrap();
-    instance.metadata.uid = Some("instance-0".to_owned());
-    own(&mut instance.metadata, vm);
-    instance
-}
-
-fn own(metadata: &mut ObjectMeta, vm: &ObservedVirtualMachine) {
-    metadata.owner_references = Some(vec![OwnerReference {
-        api_version: "kubevirt.io/v1".to_owned(),
-        kind: "VirtualMachine".to_owned(),
-        name: NAME.to_owned(),
-        uid: vm.metadata.uid.clone().unwrap(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
+    });
+    (child(Kind::VirtualMachineInstance, NAME), instance)
 }
 
 impl World {
     pub(crate) fn of(state: &State) -> Self {
-        let mut machine: Machine = serde_json::from_value(json!({
-            "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
-            "metadata": { "name": NAME, "namespace": "default", "uid": MACHINE_UID,
-                "generation": 1, "creationTimestamp": START },
-            "spec": state.spec,
-        }))
-        .unwrap();
-        let metadata = &mut machine.metadata;
+        let mut metadata = json!({ "name": NAME, "namespace": "default", "uid": MACHINE_UID,
+            "generation": 1, "creationTimestamp": START });
         if state.adopts {
-            let adopts = (labels::ADOPT_DISKS.to_owned(), "true".to_owned());
-            metadata.annotations = Some(BTreeMap::from([adopts]));
+            metadata["annotations"] = json!({ labels::ADOPT_DISKS: "true" });
         }
-        metadata.deletion_timestamp = state.is_deleted.then(time);
+        if state.is_deleted {
+            metadata["deletionTimestamp"] = START.into();
+        }
         // A terminating object without finalizers is gone already.
         if state.is_held || state.is_deleted {
-            metadata.finalizers = Some(vec![labels::FINALIZER.to_owned()]);
+            metadata["finalizers"] = json!([labels::FINALIZER]);
         }
+        let resource = json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
+            "metadata": metadata, "spec": state.spec,
+        });
+        let initial = serde_json::from_value(resource.clone()).unwrap();
         let vm = state.vm.map(virtual_machine);
+        let instance = state
+            .instance
+            .zip(vm.as_ref())
+            .map(|(found, (_, vm))| instance("instance-0", found, vm));
         let disks = [
             ("data", state.data),
             ("removed", state.removed),
             ("root", state.root),
         ];
-        Self {
-            machine,
-            claims: disks
-                .into_iter()
-                .filter_map(|(name, disk)| Some(claim(name, disk?)))
-                .collect(),
-            data_volumes: Vec::new(),
-            instance: state
-                .instance
-                .and_then(|found| Some(instance(found, vm.as_ref()?))),
-            vm,
-            references: None,
-            lost_claims: Vec::new(),
-            is_fresh: Cell::new(false),
-            made: 0,
-        }
-    }
-
-    pub(crate) fn is_there(&self) -> bool {
-        let metadata = &self.machine.metadata;
-        metadata.deletion_timestamp.is_none()
-            || metadata.finalizers.iter().flatten().next().is_some()
-    }
-
-    /// The plan for the current world; `None` if there is no Machine.
-    pub(crate) fn plan(&self) -> Option<Plan> {
-        self.is_there().then(|| plan(&self.observe(), &time()))
-    }
-
-    fn observe(&self) -> Observed<'_> {
+        let claims = disks
+            .into_iter()
+            .filter_map(|(name, disk)| Some(claim(name, disk?)));
+        let mut objects: BTreeMap<Id, Value> = claims.chain(vm).chain(instance).collect();
+        objects.insert(machine(), resource);
         let class: StorageClass = serde_json::from_value(json!({
             "metadata": { "name": "fast", "annotations":
                 { "storageclass.kubernetes.io/is-default-class": "true" } },
             "allowVolumeExpansion": true,
         }))
         .unwrap();
-        Observed {
-            machine: &self.machine,
-            surroundings: Surroundings {
-                machine_classes: Known::all([]),
-                storage_classes: Known::all([("fast".to_owned(), Arc::new(class))]),
-                networks: Known::all([]),
-                secrets: Known::all([]),
-                kept_classes: BTreeMap::new(),
-                clone_sources: plan::machine::CloneSources::default(),
-            },
-            installed: Installed {
-                kubevirt: true,
-                kubevirt_is_removed: false,
-                cdi: true,
-                multus: true,
-            },
-            virtual_machine: self.vm.as_ref(),
-            instance: self.instance.as_ref(),
-            claims: self.claims.iter().collect(),
-            data_volumes: self.data_volumes.iter().collect(),
-            cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
-            digest_key: None,
-            mac_address_rivals: Vec::new(),
-            attachments: Vec::new(),
-            lost_claims: self.lost_claims.iter().map(String::as_str).collect(),
-            unconfirmed_disks: Vec::new(),
-            references: self.references.as_ref().map(|found| LiveReferences {
-                found,
-                age: if self.is_fresh.take() {
-                    Age::Fresh
-                } else {
-                    Age::Stale {
-                        retry_after: Duration::from_secs(10),
-                    }
-                },
-            }),
-            orphaned: false,
-            refusal: None,
+        let classes = Known::all([("fast".to_owned(), Arc::new(class))]);
+        let installed = Installed {
+            kubevirt: true,
+            kubevirt_is_removed: false,
+            cdi: true,
+            multus: true,
+        };
+        Self {
+            simulation: Simulation::new(objects, classes, installed),
+            initial,
+            references: None,
+            is_fresh: Cell::new(false),
+            instances: 0,
         }
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.simulation.machine(&machine()).is_some()
+    }
+
+    /// The Machine, or the initial one after its deletion.
+    pub(crate) fn machine(&self) -> &Machine {
+        self.simulation.machine(&machine()).unwrap_or(&self.initial)
+    }
+
+    pub(crate) fn set_status(&mut self, status: &MachineStatus) {
+        let status = json!(status);
+        self.update(&machine(), |machine| machine["status"] = status);
+    }
+
+    fn read<T: DeserializeOwned>(&self, id: &Id) -> Option<T> {
+        let value = self.simulation.get(id)?;
+        Some(serde_json::from_value(value.clone()).unwrap())
+    }
+
+    fn update(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+        self.simulation.update(id, change).unwrap();
+    }
+
+    pub(crate) fn claims(&self) -> Vec<ObservedClaim> {
+        let claims = self.claim_ids();
+        claims.iter().filter_map(|id| self.read(id)).collect()
+    }
+
+    fn claim_ids(&self) -> Vec<Id> {
+        let ids = self.simulation.objects().keys();
+        ids.filter(|id| id.is("", "PersistentVolumeClaim"))
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn vm(&self) -> Option<ObservedVirtualMachine> {
+        self.read(&child(Kind::VirtualMachine, NAME))
+    }
+
+    fn instance(&self) -> Option<ObservedInstance> {
+        self.read(&child(Kind::VirtualMachineInstance, NAME))
+    }
+
+    /// The plan for the current world; `None` if there is no Machine.
+    pub(crate) fn plan(&self) -> Option<Plan> {
+        self.simulation
+            .observe(&machine(), Known::all([]), |observed| {
+                let references = self.references.as_ref().map(|found| LiveReferences {
+                    found,
+                    age: if self.is_fresh.take() {
+                        Age::Fresh
+                    } else {
+                        Age::Stale {
+                            retry_after: Duration::from_secs(10),
+                        }
+                    },
+                });
+                let observed = Observed {
+                    references,
+                    ..observed
+                };
+                plan(&observed, &time())
+            })
     }
 
     pub(crate) fn is_foreign(&self, uid: &str) -> bool {
@@ -245,10 +275,10 @@ impl World {
 
     /// Whether disks of an earlier Machine of this name may be adopted.
     fn may_adopt(&self, uid: &str) -> bool {
-        let annotations = self.machine.metadata.annotations.as_ref();
+        let annotations = self.machine().metadata.annotations.as_ref();
         let adopts = annotations.is_some_and(|all| all.contains_key(labels::ADOPT_DISKS));
-        let claim = self
-            .claims
+        let claims = self.claims();
+        let claim = claims
             .iter()
             .find(|claim| claim.metadata.uid.as_deref() == Some(uid));
         let is_owned = claim.is_some_and(|claim| claim.metadata.owner_references.is_some());
@@ -256,33 +286,32 @@ impl World {
     }
 
     fn is_own(&self, uid: &str) -> bool {
-        let claims = self.claims.iter();
+        let claims = self.claims().into_iter();
         claims
             .filter(|claim| claim.metadata.uid.as_deref() == Some(uid))
-            .flat_map(|claim| claim.metadata.owner_references.iter().flatten())
+            .flat_map(|claim| claim.metadata.owner_references.into_iter().flatten())
             .any(|owner| owner.uid == MACHINE_UID)
     }
 
-    /// The foreign objects.
+    /// The foreign objects, without what the storage and KubeVirt change.
     pub(crate) fn foreign(&self) -> Vec<Value> {
-        let claims = self
-            .claims
-            .iter()
-            .filter(|claim| self.is_foreign(claim.metadata.uid.as_deref().unwrap()))
-            .filter(|claim| claim.metadata.deletion_timestamp.is_none())
-            // The storage binds any claim.
-            .map(|claim| json!({ "metadata": claim.metadata, "spec": claim.spec }));
-        let vm = self.vm.iter();
-        let vm = vm
-            .filter(|vm| self.is_foreign(vm.metadata.uid.as_deref().unwrap()))
-            .filter(|vm| vm.metadata.deletion_timestamp.is_none())
-            .map(|vm| json!({ "metadata": vm.metadata, "spec": vm.spec }));
-        claims.chain(vm).collect()
+        let children = self.simulation.objects().iter().filter(|(id, object)| {
+            matches!(&*id.kind, "PersistentVolumeClaim" | "VirtualMachine")
+                && self.is_foreign(object["metadata"]["uid"].as_str().unwrap())
+                && object["metadata"]["deletionTimestamp"].is_null()
+        });
+        children
+            .map(|(_, object)| {
+                let mut metadata = object["metadata"].clone();
+                metadata.as_object_mut().unwrap().remove("resourceVersion");
+                json!({ "metadata": metadata, "spec": object["spec"] })
+            })
+            .collect()
     }
 
     /// Names of this Machine's disks that are not terminating.
     pub(crate) fn own_disks(&self) -> Vec<String> {
-        let claims = self.claims.iter().map(|claim| &claim.metadata);
+        let claims = self.claims().into_iter().map(|claim| claim.metadata);
         claims
             .filter(|metadata| {
                 let owners = metadata.owner_references.iter().flatten();
@@ -302,16 +331,14 @@ impl World {
 
     /// Whether any VirtualMachine refers to a claim.
     pub(crate) fn uses(&self, claim: &str) -> bool {
-        let vm = self
-            .vm
-            .as_ref()
-            .map(|vm| serde_json::to_string(vm).unwrap());
-        vm.is_some_and(|vm| vm.contains(&format!(r#""claimName":"{claim}""#)))
+        let vm = self.simulation.get(&child(Kind::VirtualMachine, NAME));
+        let reference = format!(r#""claimName":"{claim}""#);
+        vm.is_some_and(|vm| vm.to_string().contains(&reference))
     }
 
     /// Whether the VirtualMachine belongs to the Machine and has lost its owner.
     pub(crate) fn has_stripped_vm(&self) -> bool {
-        self.vm.as_ref().is_some_and(|vm| {
+        self.vm().is_some_and(|vm| {
             let annotations = vm.metadata.annotations.as_ref();
             let recorded = annotations.and_then(|all| all.get(labels::MACHINE_UID));
             vm.metadata.owner_references.is_none() && recorded.is_some_and(|uid| uid == MACHINE_UID)
@@ -320,179 +347,85 @@ impl World {
 
     fn read_references(&mut self) {
         let mut references = References::default();
-        if let Some(vm) = &self.vm {
-            let vm = serde_json::from_value(json!(vm)).unwrap();
-            references.add(Kind::VirtualMachine, vm);
-        }
-        if let Some(instance) = &self.instance {
-            let instance = serde_json::from_value(json!(instance)).unwrap();
-            references.add(Kind::VirtualMachineInstance, instance);
+        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance] {
+            if let Some(found) = self.read(&child(kind, NAME)) {
+                references.add(kind, found);
+            }
         }
         self.references = Some(references);
         self.is_fresh.set(true);
     }
 
-    fn change(&mut self, kind: Kind, uid: &str, change: MetadataChange) {
-        let metadata = match kind {
-            Kind::VirtualMachine => self.vm.as_mut().map(|vm| &mut vm.metadata),
-            Kind::PersistentVolumeClaim => {
-                let claims = self.claims.iter_mut().map(|claim| &mut claim.metadata);
-                claims
-                    .into_iter()
-                    .find(|found| found.uid.as_deref() == Some(uid))
-            }
-            _ => panic!("no {}", kind.as_str()),
-        };
-        let metadata = metadata.unwrap();
-        assert_eq!(metadata.uid.as_deref(), Some(uid));
-        let entries = [
-            (&mut metadata.labels, change.labels),
-            (&mut metadata.annotations, change.annotations),
-        ];
-        for (found, changed) in entries {
-            let found = found.get_or_insert_default();
-            for (name, value) in changed {
-                match value {
-                    Some(value) => drop(found.insert(name, value)),
-                    None => drop(found.remove(&name)),
-                }
-            }
-        }
-        if let Some((owners, _)) = change.owners {
-            metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
-        }
-    }
-
     /// The final state, without what differs between runs.
     pub(crate) fn final_state(&self) -> Value {
-        let disks: Vec<_> = self
-            .claims
+        let claims = self.claims();
+        let disks: Vec<_> = claims
             .iter()
             .map(|claim| json!([claim.metadata.name, claim.spec]))
             .collect();
-        let status = self.machine.status.as_ref();
+        let status = self.machine().status.as_ref();
         json!({
             "is there": self.is_there(),
             "phase": status.and_then(|status| status.phase),
-            "vm": self.vm.as_ref().map(|vm| &vm.spec),
+            "vm": self.vm().map(|vm| vm.spec),
             "disks": disks,
-            "runs": self.instance.as_ref().map(|instance| instance.status.phase),
+            "runs": self.instance().map(|instance| instance.status.phase),
         })
     }
 
     /// Executes a step.
-    pub(crate) fn carry_out(&mut self, action: Action) {
+    pub(crate) fn carry_out(&mut self, action: &Action) {
         match action {
-            Action::AddFinalizer => {
-                let finalizers = &mut self.machine.metadata.finalizers;
-                let finalizer = labels::FINALIZER.to_owned();
-                finalizers.get_or_insert_default().push(finalizer);
-            }
-            Action::RemoveFinalizer => {
-                let finalizers = self.machine.metadata.finalizers.as_mut().unwrap();
-                finalizers.retain(|finalizer| finalizer != labels::FINALIZER);
-            }
-            Action::Create(object) | Action::Recreate(object) => {
-                self.made += 1;
-                let uid = format!("own-{}-{}", object.name(), self.made);
-                self.put(&object, &uid);
-            }
-            Action::Apply { object, uid, .. } | Action::RestoreOwner { object, uid, .. } => {
-                self.put(&object, &uid);
-            }
-            Action::ChangeMetadata {
-                kind, uid, change, ..
-            } => self.change(kind, &uid, change),
             Action::ObserveReferences => self.read_references(),
-            Action::RecoverClaim { uid, .. } => self.lost_claims.push(uid),
-            Action::ObserveDisk { .. } | Action::WriteSecret(_) | Action::DeleteSecret { .. } => {}
+            // KubeVirt stops the guest before it removes its finalizer.
             Action::Delete {
-                kind, name, uid, ..
-            } => self.delete(kind, &name, &uid),
-            Action::Pause { .. } => self.set_paused(true),
-            Action::Unpause { .. } => self.set_paused(false),
+                kind: kind @ (Kind::VirtualMachine | Kind::VirtualMachineInstance),
+                name,
+                uid,
+                ..
+            } => {
+                let id = child(*kind, name);
+                let deleted = self.simulation.delete(&id, Some(uid), &time(), |_| false);
+                deleted.unwrap();
+            }
+            action => {
+                let executed = self.simulation.execute(&machine(), action, &time());
+                executed.unwrap_or_else(|error| panic!("{error:?}: {action:?}"));
+            }
+        }
+        if let Action::Create(Object::VirtualMachine(_))
+        | Action::Recreate(Object::VirtualMachine(_)) = action
+        {
+            self.update(&child(Kind::VirtualMachine, NAME), |vm| {
+                vm["metadata"]["finalizers"] = json!([VM_FINALIZER]);
+            });
         }
     }
 
-    fn put(&mut self, object: &Object, uid: &str) {
-        let mut body = serde_json::to_value(object).unwrap();
-        body["metadata"]["uid"] = uid.into();
-        body["metadata"]["resourceVersion"] = "2".into();
-        body["metadata"]["creationTimestamp"] = START.into();
-        let name = object.name();
-        match object {
-            Object::Claim(_) => {
-                let found = self
-                    .claims
-                    .iter()
-                    .position(|claim| claim.metadata.name.as_deref() == Some(name));
-                if let Some(found) = found {
-                    let old = self.claims.remove(found);
-                    assert_eq!(old.metadata.uid.as_deref(), Some(uid), "another {name}");
-                    body["status"] = json!(old.status);
-                    body["metadata"]["deletionTimestamp"] = json!(old.metadata.deletion_timestamp);
-                    self.claims
-                        .insert(found, serde_json::from_value(body).unwrap());
-                } else {
-                    self.claims.push(serde_json::from_value(body).unwrap());
-                    self.claims.sort_by_key(|claim| claim.metadata.name.clone());
-                }
-            }
-            Object::VirtualMachine(_) => {
-                if let Some(old) = &self.vm {
-                    assert_eq!(old.metadata.uid.as_deref(), Some(uid), "another {name}");
-                }
-                self.vm = Some(serde_json::from_value(body).unwrap());
-            }
-            Object::DataVolume(_) | Object::Attachment(_) => panic!("{name} was not requested"),
-        }
+    fn release(&mut self, id: &Id) {
+        self.update(id, |object| object["metadata"]["finalizers"] = json!([]));
     }
 
-    fn delete(&mut self, kind: Kind, name: &str, uid: &str) {
-        match kind {
-            Kind::PersistentVolumeClaim => {
-                let before = self.claims.len();
-                self.claims
-                    .retain(|claim| claim.metadata.uid.as_deref() != Some(uid));
-                assert_eq!(self.claims.len() + 1, before, "no {name}");
-            }
-            Kind::VirtualMachine => {
-                let vm = self.vm.as_mut().unwrap();
-                assert_eq!(vm.metadata.uid.as_deref(), Some(uid));
-                vm.metadata.deletion_timestamp = Some(time());
-            }
-            Kind::VirtualMachineInstance => {
-                let instance = self.instance.as_mut().unwrap();
-                assert_eq!(instance.metadata.uid.as_deref(), Some(uid));
-                instance.metadata.deletion_timestamp = Some(time());
-            }
-            Kind::DataVolume | Kind::NetworkAttachmentDefinition => panic!("no {name}"),
-        }
-    }
-
-    fn set_paused(&mut self, paused: bool) {
-        let conditions = if paused {
-            json!([{ "type": "Paused", "status": "True", "reason": "PausedByUser" }])
-        } else {
-            json!([])
-        };
-        let instance = self.instance.as_mut().unwrap();
-        instance.status.conditions = serde_json::from_value(conditions).unwrap();
+    /// Removes an object, whoever deletes it.
+    fn remove(&mut self, id: &Id) {
+        let removed = self.simulation.delete(id, None, &time(), |_| true);
+        removed.unwrap();
     }
 
     /// One step of KubeVirt and of the storage. False if they have nothing to do.
     pub(crate) fn go_on(&mut self) -> bool {
         let mut went_on = false;
-        for claim in &mut self.claims {
+        for id in self.claim_ids() {
+            let claim: ObservedClaim = self.read(&id).unwrap();
             if claim.status.phase != ClaimPhase::Bound {
-                claim.status.phase = ClaimPhase::Bound;
+                self.update(&id, |claim| claim["status"]["phase"] = "Bound".into());
+                went_on = true;
+            }
+            if claim.metadata.deletion_timestamp.is_some() {
+                self.release(&id);
                 went_on = true;
             }
         }
-        let claims = self.claims.len();
-        self.claims
-            .retain(|claim| claim.metadata.deletion_timestamp.is_none());
-        went_on |= claims != self.claims.len();
         went_on |= self.run_guest();
         if went_on {
             // Time passes: stale reads are repeated.
@@ -502,44 +435,48 @@ impl World {
     }
 
     fn run_guest(&mut self) -> bool {
-        let is_deleted = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
-        let wanted = self.vm.as_ref().filter(|vm| !is_deleted(&vm.metadata));
-        let is_on = wanted.is_some_and(|vm| vm.spec.value()["runStrategy"] == "Always");
-        match &mut self.instance {
-            Some(instance) if is_deleted(&instance.metadata) || !is_on => {
-                self.instance = None;
+        let vm_id = child(Kind::VirtualMachine, NAME);
+        let id = child(Kind::VirtualMachineInstance, NAME);
+        let vm = self.simulation.get(&vm_id).cloned();
+        let is_deleted = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        let wanted = vm.as_ref().filter(|vm| !is_deleted(vm));
+        let is_on = wanted.is_some_and(|vm| vm["spec"]["runStrategy"] == "Always");
+        match (self.instance(), vm) {
+            (Some(instance), _)
+                if !is_on
+                    || instance.metadata.deletion_timestamp.is_some()
+                    || instance.status.phase.is_final() =>
+            {
+                self.remove(&id);
                 true
             }
-            Some(instance) if instance.status.phase.is_final() => {
-                self.instance = None;
+            (Some(instance), _) if instance.status.phase != InstancePhase::Running => {
+                self.update(&id, |instance| {
+                    instance["status"]["phase"] = "Running".into();
+                });
                 true
             }
-            Some(instance) if instance.status.phase != api::kubevirt::InstancePhase::Running => {
-                instance.status.phase = api::kubevirt::InstancePhase::Running;
-                true
-            }
-            None if is_on => {
-                let vm = self.vm.clone().unwrap();
-                self.made += 1;
-                let fresh = InstanceState {
+            (None, Some(vm)) if is_on => {
+                self.instances += 1;
+                let running = InstanceState {
                     phase: "Running",
                     is_deleted: false,
                     is_paused: false,
                 };
-                let mut made = instance(fresh, &vm);
-                made.metadata.uid = Some(format!("instance-{}", self.made));
-                let spec = vm.spec.value();
-                let annotations = spec.pointer("/template/metadata/annotations");
-                made.metadata.annotations =
-                    annotations.and_then(|found| serde_json::from_value(found.clone()).ok());
-                self.instance = Some(made);
+                let uid = format!("instance-{}", self.instances);
+                let (id, mut made) = instance(&uid, running, &vm);
+                let annotations = vm.pointer("/spec/template/metadata/annotations");
+                if let Some(annotations) = annotations {
+                    made["metadata"]["annotations"] = annotations.clone();
+                }
+                self.simulation.put(&id, made, &time()).unwrap();
                 true
             }
-            None if self.vm.as_ref().is_some_and(|vm| is_deleted(&vm.metadata)) => {
-                self.vm = None;
+            (None, Some(vm)) if is_deleted(&vm) => {
+                self.release(&vm_id);
                 true
             }
-            Some(_) | None => false,
+            (Some(_) | None, _) => false,
         }
     }
 }
