@@ -135,7 +135,9 @@ pub async fn preview(
         };
         match dry_run {
             Ok(value) => {
-                preview.notes.extend(other_provider(given, &value, &provider));
+                preview
+                    .notes
+                    .extend(other_provider(given, &value, &provider));
                 document.cached = live::cached(given.kind, &value);
                 document.after = Some(value.clone());
                 desired.push((given, value));

@@ -43,7 +43,9 @@ async fn plan_as(scenario: &Scenario, client: kube::Client, yaml: &str) -> PlanO
     let documents = Documents::classify(documents, "default");
     assert_eq!(documents.errors, [""; 0]);
     let now = Time(scenario.cluster.clock()());
-    let found = preview(client, &documents, Provider::default(), now).await.unwrap();
+    let found = preview(client, &documents, Provider::default(), now)
+        .await
+        .unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     found.print(&mut text).unwrap();
     let mut calls = BTreeMap::new();

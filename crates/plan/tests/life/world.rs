@@ -11,8 +11,8 @@ use api::{
 use plan::{
     Id,
     machine::{
-        Action, Age, Installed, Kind, Known, LiveReferences, Object, Observed, Plan, References,
-        plan,
+        Action, Age, Installed, Kind, Known, LiveReferences, Object, Observed, Plan, Provider,
+        References, plan,
         simulation::{self, Simulation},
     },
 };
@@ -196,7 +196,7 @@ impl World {
             multus: true,
         };
         Self {
-            simulation: Simulation::new(objects, classes, installed),
+            simulation: Simulation::new(objects, classes, installed, Provider::default()),
             initial,
             references: None,
             is_fresh: Cell::new(false),

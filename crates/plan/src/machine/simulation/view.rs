@@ -9,7 +9,11 @@ use api::{Machine, MachineClass, NetworkConfiguration, labels};
 use serde_json::Value;
 
 use super::{is_machine, is_network, machine, machine_class, network};
-use crate::{Id, admission::machine::mac_addresses, machine::{Known, Provider}};
+use crate::{
+    Id,
+    admission::machine::mac_addresses,
+    machine::{Known, Provider},
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct View {
