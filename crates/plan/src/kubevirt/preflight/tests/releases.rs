@@ -12,9 +12,9 @@ fn released(source: Source) -> Strategy {
     Strategy::parse(&source.strategy("v1.9.0", "default")).unwrap()
 }
 
-fn permissions(roles: Vec<Value>) -> Permissions {
+fn permissions(documents: Vec<Value>) -> Permissions {
     let mut permissions = Permissions::default();
-    for document in roles {
+    for document in documents {
         let rules = document["rules"].as_array().into_iter().flatten();
         let rules = rules.map(|value| rule(value.clone()));
         match document["kind"].as_str() {
