@@ -360,7 +360,7 @@ impl RealCluster {
             "this scenario does not state Need::Services"
         );
         let virt_api = self.virt_api.lock().unwrap().clone();
-        let handler = virt_api_handler(virt_api.expect("the actors run"));
+        let handler = virt_api_handler(virt_api.unwrap());
         let service = (KUBEVIRT, virt_api::NAME);
         self.services.serve(service, identity, handler);
     }

@@ -52,6 +52,7 @@ pub(super) enum Part {
 
 const ALL: Part = Since(7);
 
+#[derive(Clone, Copy)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) api_version: &'static str,
