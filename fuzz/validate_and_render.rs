@@ -8,7 +8,7 @@ use kubevirt_operator::{
     manifests::{self, Inventory, Resource},
     schemas, yaml,
 };
-use plan::machine::{build, resolve};
+use plan::machine::{Provider, build, resolve};
 
 /// Panics only on a defect of the program, whatever the bytes are.
 pub fn validate_and_render(bytes: &[u8]) {
@@ -26,7 +26,7 @@ pub fn validate_and_render(bytes: &[u8]) {
         }
         resources.extend(manifests::resource(kind, &document.value, None));
     }
-    let inventory = Inventory::of(&resources);
+    let inventory = Inventory::of(&resources, Provider::default());
     for resource in &resources {
         let Resource::Machine(machine) = resource else {
             continue;

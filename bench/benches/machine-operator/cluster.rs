@@ -85,6 +85,7 @@ impl InProcessOperator {
         let options = Options {
             namespaces: Vec::new(),
             clone_source_namespaces: std::collections::BTreeSet::new(),
+            provider: plan::machine::Provider::default(),
             reconcile_interval: RESYNC,
             concurrency: 5,
             watch_secrets: true,

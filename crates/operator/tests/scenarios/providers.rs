@@ -4,7 +4,7 @@ use plan::machine::Provider;
 use serde_json::json;
 
 use crate::{
-    runner::{run_scenario, run_scenario_in_sandbox},
+    runner::{Need, run_scenario, run_scenario_alone},
     scenario::Scenario,
 };
 
@@ -81,7 +81,7 @@ fn the_provider_is_a_setting() {
 
 #[test]
 fn the_webhook_admits_machines_of_other_providers_without_checks() {
-    run_scenario_in_sandbox(async {
+    run_scenario_alone(&[Need::Services, Need::Cel], async {
         let scenario = Scenario::with_webhook().await;
         // No such class.
         let spec = json!({ "provider": "proxmox", "machineClass": "standard-b2s" });

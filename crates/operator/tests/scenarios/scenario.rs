@@ -8,6 +8,7 @@ use kube::{
 };
 use kubevirt_operator::machine::{Operator, Options};
 use kubevirt_operator::metrics::Metrics;
+use plan::machine::Provider;
 use runtime::{
     client::{CallCounter, Limits, layered},
     election::Fence,
@@ -217,6 +218,7 @@ impl Scenario {
             namespaces,
             // The examples clone disks from there.
             clone_source_namespaces: ["golden-images".to_owned()].into(),
+            provider: Provider::default(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,

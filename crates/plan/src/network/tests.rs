@@ -336,7 +336,7 @@ fn states() -> Vec<World> {
                     };
                     world.users = users.iter().map(ToString::to_string).collect();
                     world.multus = multus;
-                    let mut definition = attachment_definition(world.network());
+                    let mut definition = attachment_definition(world.network()).unwrap();
                     definition.metadata.uid = Some("d0".to_owned());
                     match found {
                         "other config" => definition.spec.config = "{}".to_owned(),
@@ -411,4 +411,13 @@ fn a_definition_that_was_reported_is_recreated_only_after_a_live_read() {
     world.attachment = None;
     let again = world.plan();
     assert!(matches!(again.steps[0].action, Action::Recreate(_)));
+}
+
+#[test]
+fn a_record_of_addresses_is_left_alone() {
+    let mut world = World::new(&["a"]);
+    world.network.as_mut().unwrap().spec.bridge = None;
+    let plan = world.plan();
+    assert_eq!((plan.steps, plan.events), (Vec::new(), Vec::new()));
+    assert_eq!(plan.status, NetworkConfigurationStatus::default());
 }

@@ -110,6 +110,7 @@ fn surroundings() -> Surroundings {
         secrets: Known::all([]),
         kept_classes: BTreeMap::new(),
         clone_sources: plan::machine::CloneSources::default(),
+        provider: plan::machine::Provider::default(),
     }
 }
 
