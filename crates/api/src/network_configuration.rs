@@ -40,7 +40,10 @@ use crate::{Condition, machine::omit_description};
     validation = Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters: it becomes the value of the label vitistack.io/network-configuration")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(oldSelf.bridge) || has(self.bridge)").message("bridge cannot be removed: Machines may be attached to the network; delete the NetworkConfiguration instead").field_path(".bridge"))]
+#[x_kube(
+    validation = Rule::new("has(self.bridge) || has(self.name)").message("give the bridge of the network; without one, a NetworkConfiguration records addresses and needs a name").reason(Reason::FieldValueRequired).field_path(".bridge"),
+    validation = Rule::new("!has(oldSelf.bridge) || has(self.bridge)").message("bridge cannot be removed: Machines may be attached to the network; delete the NetworkConfiguration instead").field_path(".bridge")
+)]
 pub struct NetworkConfigurationSpec {
     /// VLAN tag. Traffic is untagged if not set.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -175,7 +175,7 @@ fn network_configurations() {
     });
     is_decoded_but_for::<NetworkConfiguration>(
         sample,
-        &["/metadata", "/spec", "/spec/bridge"],
+        &["/metadata", "/spec"],
         &["/spec/**", "/status"],
         &["/spec/**"],
         &["/status/conditions/*/lastTransitionTime"],

@@ -28,7 +28,7 @@ fn machines_of_other_providers_are_left_alone() {
         assert!(changed["status"].is_null(), "{changed}");
         assert!(scenario.find("VirtualMachine", "other").await.is_none());
         assert!(scenario.reasons("other").await.is_empty());
-        let counted = scenario.metric("kubevirt_operator_machines{phase=\"Running\"}");
+        let counted = scenario.metric(r#"machines_total{phase="Running",template="small"}"#);
         assert_eq!(counted, Some(1.0));
         scenario.delete("Machine", "other").await;
         scenario.until_gone("Machine", "other").await;

@@ -59,7 +59,7 @@ fn an_empty_value_counts_as_not_set() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 19);
+    assert_eq!(every.len(), 20);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
