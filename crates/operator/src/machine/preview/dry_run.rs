@@ -43,7 +43,8 @@ pub(super) async fn dry_run(
         Ok(value) => Ok(value),
         Err(Error::Api(status)) => {
             let namespace = &given.key.namespace;
-            let is_gone = status.code == 404 && status.message.starts_with("namespaces ");
+            let missing = status.details.as_ref().map(|details| details.kind.as_str());
+            let is_gone = status.code == 404 && missing == Some("namespaces");
             Err(match status.code {
                 _ if is_gone => format!("namespace {namespace:?} does not exist: create it first"),
                 403 => format!(
