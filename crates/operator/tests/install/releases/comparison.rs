@@ -14,13 +14,16 @@ use crate::{
     inventory::{discover, is_short_lived},
 };
 
-/// Fields that differ between runs: times, random names and keys.
-const VARIABLE_FIELDS: [&str; 9] = [
+/// Fields that differ between runs: times, random names, addresses and keys.
+const VARIABLE_FIELDS: [&str; 12] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
     "lastTransitionTime",
     "lastUpdateTime",
+    "lastProbeTime",
+    "clusterIP",
+    "clusterIPs",
     "time",
     "caBundle",
     "ca-bundle",
@@ -28,7 +31,8 @@ const VARIABLE_FIELDS: [&str; 9] = [
 ];
 
 /// Every object of every kind that can be listed, by `Kind namespace/name`. Pods and their owners have
-/// random names; the workloads they are created from are compared instead.
+/// random names; the workloads they are created from are compared instead. Nodes, addresses and the
+/// Service of the API server are the cluster's own.
 pub(super) async fn all_objects(client: &Client) -> BTreeMap<String, Value> {
     let discovery = discover(client).await;
     let mut found = BTreeMap::new();
@@ -37,7 +41,10 @@ pub(super) async fn all_objects(client: &Client) -> BTreeMap<String, Value> {
             let kind = resource.kind.as_str();
             if !capabilities.supports_operation(verbs::LIST)
                 || is_short_lived(kind)
-                || matches!(kind, "Pod" | "ReplicaSet" | "ControllerRevision")
+                || matches!(
+                    kind,
+                    "Pod" | "ReplicaSet" | "ControllerRevision" | "Node" | "IPAddress"
+                )
             {
                 continue;
             }
@@ -57,6 +64,9 @@ pub(super) async fn all_objects(client: &Client) -> BTreeMap<String, Value> {
                 }
                 strip_variable_fields(&mut object);
                 let metadata = &object["metadata"];
+                if kind == "Service" && metadata["name"] == "kubernetes" {
+                    continue;
+                }
                 let namespace = metadata["namespace"].as_str().unwrap_or_default();
                 // The name of a strategy has a random suffix.
                 let name = metadata["generateName"]
