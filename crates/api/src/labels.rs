@@ -56,6 +56,9 @@ pub const RESTARTED_AT: &str = "vitistack.io/restarted-at";
 /// Annotation on a VirtualMachine: the UID of the instance that the last restart ends.
 pub const RESTARTED_INSTANCE: &str = "vitistack.io/restarted-instance";
 
+/// Annotation on a VirtualMachine: the UID of the instance that ran when the operator last stopped it.
+pub const STOPPED_INSTANCE: &str = "vitistack.io/stopped-instance";
+
 /// Annotation on an instance: digest of the cloud-init data it started with.
 pub const CLOUD_INIT: &str = "vitistack.io/cloud-init";
 
@@ -72,7 +75,7 @@ pub const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 12] = [
+pub const RESERVED: [&str; 13] = [
     MANAGED_BY,
     MACHINE,
     NETWORK_CONFIGURATION,
@@ -84,6 +87,7 @@ pub const RESERVED: [&str; 12] = [
     CLASS_SNAPSHOT,
     RESTARTED_AT,
     RESTARTED_INSTANCE,
+    STOPPED_INSTANCE,
     CLOUD_INIT,
 ];
 

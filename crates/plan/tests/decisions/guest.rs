@@ -61,6 +61,36 @@ fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
 }
 
 #[test]
+fn a_stop_records_the_instance_that_it_ends() {
+    let mut world = World::running();
+    let recorded = |world: &World| {
+        let steps = world.plan().steps.into_iter();
+        let mut applied = steps.filter_map(|step| match step.action {
+            Action::Apply {
+                object: Object::VirtualMachine(vm),
+                ..
+            } => Some(vm),
+            _ => None,
+        });
+        let annotations = applied.next()?.metadata.annotations?;
+        annotations.get(labels::STOPPED_INSTANCE).cloned()
+    };
+    assert_eq!(recorded(&world), None);
+    world.machine["spec"]["powerState"] = "Stopped".into();
+    let instance = world.instance["metadata"]["uid"]
+        .as_str()
+        .map(str::to_owned);
+    assert_eq!(recorded(&world), instance);
+    // The start right after it keeps the record, whatever the caches show by then.
+    world.vm["metadata"]["annotations"][labels::STOPPED_INSTANCE] = instance.clone().into();
+    world.vm["spec"]["runStrategy"] = "Halted".into();
+    world.machine["spec"]["powerState"] = "Running".into();
+    assert_eq!(recorded(&world), instance);
+    world.instance = Value::Null;
+    assert_eq!(recorded(&world), instance);
+}
+
+#[test]
 fn nothing_is_created_or_changed_while_kubevirt_is_being_removed() {
     let mut world = World::running();
     (world.vm, world.instance) = (Value::Null, Value::Null);

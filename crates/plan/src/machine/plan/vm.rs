@@ -6,7 +6,7 @@ use api::{
     DiskBus, Machine, ObjectMeta, ObservedCondition, PowerState, condition,
     kubevirt::{
         DiskTarget, InstanceSpec, Interface, InterfaceBinding, InterfaceState,
-        ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource,
+        ObservedVirtualMachine, RunStrategy, VirtualMachine, Volume, VolumeSource,
     },
     labels,
 };
@@ -98,6 +98,10 @@ pub(super) fn desired(
     annotations
         .extend(class_snapshot.map(|snapshot| (labels::CLASS_SNAPSHOT.to_owned(), snapshot)));
     annotations.extend(restart_annotations(observed, existing));
+    annotations.extend(
+        stopped_instance(&vm, observed, existing)
+            .map(|uid| (labels::STOPPED_INSTANCE.to_owned(), uid.to_owned())),
+    );
     let machine = observed.machine.metadata.uid.clone();
     annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
     let template = &mut vm.spec.template;
@@ -216,6 +220,26 @@ fn restart_annotations(
     .filter_map(|(label, value)| Some((label.to_owned(), value?.to_owned())))
     .collect::<Vec<_>>()
     .into_iter()
+}
+
+/// The instance that the operator stops with this write, or stopped last. It is recorded with the stop,
+/// so that a start right after it does not attribute the end of the instance to somebody else.
+fn stopped_instance<'a>(
+    desired: &VirtualMachine,
+    observed: &Observed<'a>,
+    existing: Option<&ExistingVm<'a>>,
+) -> Option<&'a str> {
+    let existing = existing?;
+    let stops = desired.spec.run_strategy == RunStrategy::Halted
+        && existing
+            .spec
+            .get("runStrategy")
+            .is_none_or(|found| found != "Halted");
+    if stops {
+        observed.instance?.metadata.uid.as_deref()
+    } else {
+        annotation(&existing.vm.metadata, labels::STOPPED_INSTANCE)
+    }
 }
 
 /// Whether the requested restart has not been recorded yet.
@@ -363,6 +387,7 @@ fn reported_fields(changed: &[Difference]) -> Vec<&str> {
         labels::CLASS_SNAPSHOT,
         labels::RESTARTED_AT,
         labels::RESTARTED_INSTANCE,
+        labels::STOPPED_INSTANCE,
         labels::MACHINE_UID,
     ];
     changed

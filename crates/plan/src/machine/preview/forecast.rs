@@ -18,11 +18,12 @@ use crate::{
 };
 
 /// Annotations for the operator's own bookkeeping.
-const INTERNAL_ANNOTATIONS: [&str; 5] = [
+const INTERNAL_ANNOTATIONS: [&str; 6] = [
     labels::APPLIED,
     labels::CLASS_SNAPSHOT,
     labels::RESTARTED_AT,
     labels::RESTARTED_INSTANCE,
+    labels::STOPPED_INSTANCE,
     labels::MACHINE_UID,
 ];
 

@@ -121,7 +121,7 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
 /// Who stops an instance that should run. KubeVirt deletes an instance that ended by itself, and reports a
 /// deleted one as Failed, so the reason that was reported first is kept while the instance terminates.
 fn end_of(view: &View<'_>, instance: &ObservedInstance, is_terminating: bool) -> StopCause {
-    if view.is_restarted(instance) {
+    if view.is_ended_by_operator(instance) {
         return StopCause::Requested;
     }
     if instance.status.evacuation_node_name.is_some() {

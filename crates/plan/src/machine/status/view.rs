@@ -94,10 +94,12 @@ impl<'a> View<'a> {
         conditions::find(conditions, reason::READY).map(|ready| ready.reason.as_str())
     }
 
-    /// Whether the operator ended this instance for a restart.
-    pub(super) fn is_restarted(&self, instance: &ObservedInstance) -> bool {
+    /// Whether the operator ended this instance, for a restart or a stop.
+    pub(super) fn is_ended_by_operator(&self, instance: &ObservedInstance) -> bool {
         let annotations = self.vm.and_then(|vm| vm.metadata.annotations.as_ref());
-        let restarted = annotations.and_then(|all| all.get(labels::RESTARTED_INSTANCE));
-        restarted.is_some() && restarted == instance.metadata.uid.as_ref()
+        [labels::RESTARTED_INSTANCE, labels::STOPPED_INSTANCE]
+            .iter()
+            .filter_map(|label| annotations?.get(*label))
+            .any(|ended| Some(ended) == instance.metadata.uid.as_ref())
     }
 }

@@ -19,6 +19,7 @@ fn are_labels_and_annotations_under_the_documented_prefixes() {
         ("vitistack.io/applied", false),
         ("vitistack.io/cloud-init", false),
         ("vitistack.io/restarted-instance", false),
+        ("vitistack.io/stopped-instance", false),
         ("kubectl.kubernetes.io/last-applied-configuration", false),
     ];
     let all = entries.map(|(key, _)| (key.to_owned(), "v".to_owned()));

@@ -59,10 +59,12 @@ fn stopped_by_somebody(#[case] strategy: &str, #[case] end: &str) {
     assert_eq!(world.events.len(), 1);
 }
 
-#[test]
-fn restarted_as_requested() {
+#[rstest]
+#[case::restart(labels::RESTARTED_INSTANCE)]
+#[case::stop_and_start(labels::STOPPED_INSTANCE)]
+fn ended_as_requested(#[case] label: &str) {
     let mut world = World::running(json!({}));
-    let annotations = [(labels::RESTARTED_INSTANCE.to_owned(), "i1".to_owned())];
+    let annotations = [(label.to_owned(), "i1".to_owned())];
     world.vm.as_mut().unwrap().metadata.annotations = Some(annotations.into());
     world.end_instance();
     world.reconcile();
