@@ -344,6 +344,7 @@ impl Model {
             digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
+            ledger: None,
             refusal: is_refused.then_some(&refusal),
         };
         plan(&observed, &read(TIME.into()))
