@@ -66,14 +66,14 @@ fn interface(vm: &Value) -> &Value {
 
 #[test]
 fn a_machine_waits_for_its_network_namespace_and_then_records_its_interface() {
-    run_scenario_alone(async {
+    run_scenario_alone(&[], async {
         let scenario = start().await;
         scenario.create_machine("web", on_namespace("tenant")).await;
-        let machine = scenario
+        let pending = scenario
             .until_condition("web", "NetworkReady", "False")
             .await;
-        let pending = condition(&machine, "NetworkReady");
         assert_eq!(pending["reason"], "NetworkPending");
+        let machine = scenario.get("Machine", "web").await;
         assert_ne!(machine["status"]["phase"], "Failed");
         assert!(scenario.find("VirtualMachine", "web").await.is_none());
         assert!(scenario.find("NetworkConfiguration", "web").await.is_none());
@@ -108,7 +108,7 @@ fn a_machine_waits_for_its_network_namespace_and_then_records_its_interface() {
 
 #[test]
 fn a_mac_address_outlives_the_operator_the_ledger_and_the_virtual_machine() {
-    run_scenario_alone(async {
+    run_scenario_alone(&[], async {
         let mut scenario = start().await;
         create_namespace(&scenario, 42).await;
         scenario.create_machine("web", on_namespace("tenant")).await;
@@ -139,7 +139,7 @@ fn a_mac_address_outlives_the_operator_the_ledger_and_the_virtual_machine() {
 
 #[test]
 fn an_address_in_the_ledger_reaches_the_status_and_its_writers_are_left_alone() {
-    run_scenario_alone(async {
+    run_scenario_alone(&[], async {
         let scenario = start().await;
         create_namespace(&scenario, 42).await;
         scenario.create_machine("web", on_namespace("tenant")).await;
@@ -181,17 +181,16 @@ fn an_address_in_the_ledger_reaches_the_status_and_its_writers_are_left_alone() 
 
 #[test]
 fn a_network_of_the_machines_name_is_in_the_way_of_its_ledger() {
-    run_scenario_alone(async {
+    run_scenario_alone(&[], async {
         let scenario = start().await;
         create_namespace(&scenario, 42).await;
         let shared = json!({ "metadata": { "name": "web" }, "spec": { "bridge": "br1" } });
         scenario.create("NetworkConfiguration", shared).await;
         scenario.create_machine("web", on_namespace("tenant")).await;
-        let machine = scenario
+        let refused = scenario
             .until_condition("web", "NetworkReady", "False")
             .await;
-        let message = condition(&machine, "NetworkReady")["message"].clone();
-        let message = message.as_str().unwrap_or_default();
+        let message = refused["message"].as_str().unwrap_or_default();
         assert!(
             message.contains("NetworkConfiguration \"web\" already exists"),
             "{message}"
