@@ -111,6 +111,7 @@ fn surroundings() -> Surroundings {
         kept_classes: BTreeMap::new(),
         clone_sources: plan::machine::CloneSources::default(),
         provider: plan::machine::Provider::default(),
+        ..Surroundings::default()
     }
 }
 
