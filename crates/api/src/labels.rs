@@ -9,6 +9,12 @@ pub const MACHINE: &str = "vitistack.io/machine";
 /// Label with the name of the NetworkConfiguration that an object belongs to.
 pub const NETWORK_CONFIGURATION: &str = "vitistack.io/network-configuration";
 
+/// Label with the name of the Machine, as other programs of the Viti stack select by it.
+pub const SOURCE_MACHINE: &str = "vitistack.io/source-machine";
+
+/// Label with the VLAN tag of a NetworkAttachmentDefinition.
+pub const VLAN_ID: &str = "vitistack.io/vlan-id";
+
 /// Label by which users assign a Machine to a cluster.
 pub const CLUSTER_NAME: &str = "cluster.vitistack.io/cluster-name";
 
@@ -75,9 +81,11 @@ pub const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 13] = [
+pub const RESERVED: [&str; 15] = [
     MANAGED_BY,
     MACHINE,
+    SOURCE_MACHINE,
+    VLAN_ID,
     NETWORK_CONFIGURATION,
     MACHINE_UID,
     LISTED_DISK,

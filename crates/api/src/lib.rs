@@ -13,6 +13,7 @@ mod machine;
 mod machine_class;
 pub mod multus;
 mod network_configuration;
+mod network_namespace;
 mod observed;
 mod quantity_value;
 mod rules;
@@ -23,9 +24,9 @@ pub use kube::core::ObjectMeta;
 pub use machine::{
     AccessMode, BootDevice, Bootloader, CloudInit, CloudInitSecretRef, Cpu, DeletionPolicy, Disk,
     DiskBus, DiskSource, DiskStatus, DiskType, Domain, DomainMachine, EmptySource, Features,
-    Firmware, GuestAddresses, HttpSource, Machine, MachineSpec, MachineStatus, Network,
-    NetworkModel, ObjectSource, Phase, PowerState, RegistryPullMethod, RegistrySource, ResourceCpu,
-    ResourceMemory, Resources, VolumeMode,
+    Firmware, GuestAddresses, HttpSource, Machine, MachineNetwork, MachineNetworkInterface,
+    MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState,
+    RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources, VolumeMode,
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,
@@ -34,6 +35,9 @@ pub use machine_class::{
 pub use network_configuration::{
     AllocationMethod, NetworkConfiguration, NetworkConfigurationInterface,
     NetworkConfigurationSpec, NetworkConfigurationStatus,
+};
+pub use network_namespace::{
+    IpAllocation, NetworkNamespace, NetworkNamespaceSpec, NetworkNamespaceStatus, StaticAllocation,
 };
 pub use observed::{Json, ObservedCondition, condition};
 pub use quantity_value::QuantityValue;

@@ -13,7 +13,7 @@ pub use disk::{
 };
 pub use domain::{Bootloader, Domain, DomainMachine, Features, Firmware};
 use kube::{CustomResource, KubeSchema};
-pub use network::{Network, NetworkModel};
+pub use network::{MachineNetwork, MachineNetworkInterface, Network, NetworkModel};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
@@ -96,7 +96,8 @@ pub(crate) fn omit_description(schema: &mut Schema) {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("[has(self.template), has(self.instanceType), has(self.machineClass)].filter(given, given).size() <= 1").message("give at most one of template, instanceType and machineClass"),
-    validation = Rule::new("!has(self.resources) || !(has(self.cpu) || has(self.memory))").message("resources and cpu/memory say the same thing: give one or the other")
+    validation = Rule::new("!has(self.resources) || !(has(self.cpu) || has(self.memory))").message("resources and cpu/memory say the same thing: give one or the other"),
+    validation = Rule::new("!has(self.networks) || self.networks.size() == 0 || !has(self.network) || !has(self.network.networkNamespaceName) || self.network.networkNamespaceName == ''").message("networks and network.networkNamespaceName say the same thing: give one or the other")
 )]
 pub struct MachineSpec {
     /// Name of the VirtualMachine. Defaults to the name of the Machine. Immutable.
@@ -166,6 +167,10 @@ pub struct MachineSpec {
         validation = Rule::new("self.all(nic, !has(nic.macAddress) || self.exists_one(other, has(other.macAddress) && other.macAddress.lowerAscii() == nic.macAddress.lowerAscii()))").message("two networks have the same macAddress: give each its own, or leave it out to have one made")
     )]
     pub networks: Option<Vec<Network>>,
+
+    /// Network by NetworkNamespace, instead of `networks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<MachineNetwork>,
 
     /// Kinds of devices to boot from, in order. Defaults to the boot disk.
     #[serde(skip_serializing_if = "Option::is_none")]

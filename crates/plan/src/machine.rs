@@ -40,11 +40,15 @@ pub use plan::{
 };
 pub use provider::Provider;
 pub use references::{Age, LiveReferences, References};
-pub use resolve::{Note, Resolution, resolve};
+pub use resolve::{
+    Note, Resolution,
+    networks::{network_namespace, vlan_of},
+    resolve,
+};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, DataVolumeContent, Identity, ResolvedDisk,
-    ResolvedInterface, ResolvedMachine, ResolvedSource, SizingSource, UserData,
+    ResolvedInterface, ResolvedMachine, ResolvedNamespace, ResolvedSource, SizingSource, UserData,
 };
 pub use status::trim_addresses;
-pub use surroundings::{CloneSources, Known, Lookup, Surroundings};
+pub use surroundings::{CloneSources, KeptInterface, Known, Lookup, Surroundings};
 pub use switches::{ignored_switches, labels_not_passed_on};

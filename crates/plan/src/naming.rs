@@ -12,6 +12,9 @@ pub const CLOUD_INIT_VOLUME: &str = "cloudinitdisk";
 /// Interface of a Machine without `spec.networks`.
 pub const POD_INTERFACE: &str = "default";
 
+/// Bridge of the nodes that VLANs of NetworkNamespaces are on, as in all of the Viti stack.
+pub const VLAN_BRIDGE: &str = "br0";
+
 /// Disk that comes with a template or instance type.
 pub const ROOT_DISK: &str = "root";
 
@@ -23,6 +26,24 @@ pub fn claim(machine: &str, disk: &str) -> String {
 /// Name of the Secret with the cloud-init data.
 pub fn cloud_init_secret(machine: &str) -> String {
     format!("{machine}-cloud-init")
+}
+
+/// Name of the NetworkAttachmentDefinition of a VLAN, and of the interface on it; 0 is untagged. Other
+/// programs of the Viti stack use the same names.
+pub fn vlan(id: u16) -> String {
+    format!("vlan{id}")
+}
+
+/// `spec.name` of a Machine's address ledger: at most 32 letters, digits, `-` and `_`.
+pub fn ledger_short_name(machine: &str) -> String {
+    let short = machine.replace('.', "-");
+    let short: String = short.chars().take(32).collect();
+    // The schema requires two characters.
+    if short.len() < 2 {
+        format!("m-{short}")
+    } else {
+        short
+    }
 }
 
 /// Whether `name` is a DNS label (RFC 1123), as disk names must be.

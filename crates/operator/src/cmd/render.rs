@@ -117,10 +117,18 @@ fn render(
                 );
             }
             let MachineObjects {
+                ledger,
+                attachments,
                 cloud_init,
                 volumes,
                 virtual_machine,
             } = build(&machine);
+            if let Some(ledger) = ledger {
+                printer.print(&ledger)?;
+            }
+            for definition in attachments {
+                printer.print(&definition)?;
+            }
             if let Some(secret) = cloud_init {
                 printer.print(&secret)?;
             }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -66,6 +66,9 @@ impl Subject {
 pub(super) struct Caches {
     pub(super) machines: Cache<Machine, IndexKey>,
     pub(super) networks: Cache<NetworkConfiguration>,
+    /// NetworkConfigurations that are not networks, such as the address ledgers of Machines.
+    ledgers: Cache<NetworkConfiguration>,
+    network_namespaces: Cache<NetworkNamespace>,
     classes: Cache<MachineClass>,
     storage_classes: Cache<StorageClass>,
     attachments: Cache<NetworkAttachmentDefinition>,
@@ -79,6 +82,7 @@ pub(super) struct Caches {
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
+    known_network_namespaces: BTreeMap<Arc<str>, Known<NetworkNamespace>>,
     /// Machines that are deleted with orphaning. The garbage collector may remove its finalizer before
     /// they are reconciled.
     orphaned: BTreeSet<Key>,
@@ -105,6 +109,8 @@ impl Caches {
         Self {
             machines: Cache::indexed(of(), index_keys),
             networks: Cache::indexed(of(), |_| Vec::new()),
+            ledgers: Cache::indexed(of(), |_| Vec::new()),
+            network_namespaces: Cache::indexed(of(), |_| Vec::new()),
             classes: Cache::new(),
             storage_classes: Cache::new(),
             attachments: Cache::indexed(of(), |_| Vec::new()),
@@ -122,6 +128,7 @@ impl Caches {
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),
+            known_network_namespaces: BTreeMap::new(),
             orphaned: BTreeSet::new(),
             lost_claims: BTreeMap::new(),
             unconfirmed_disks: BTreeMap::new(),
@@ -196,6 +203,7 @@ impl Caches {
             Watched::Definitions => self.definitions.synced(),
             Watched::Machines => self.machines.synced(),
             Watched::Networks => self.networks.synced(),
+            Watched::NetworkNamespaces => self.network_namespaces.synced(),
             Watched::Classes => self.classes.synced(),
             Watched::StorageClasses => self.storage_classes.synced(),
             Watched::Attachments => self.attachments.synced(),
@@ -215,7 +223,12 @@ impl Caches {
             Watched::Machines => self.machines.clear(),
             Watched::Networks => {
                 self.networks.clear();
+                self.ledgers.clear();
                 self.known_networks.clear();
+            }
+            Watched::NetworkNamespaces => {
+                self.network_namespaces.clear();
+                self.known_network_namespaces.clear();
             }
             Watched::Classes => {
                 self.classes.clear();
@@ -260,6 +273,15 @@ impl Caches {
     /// Machines that attach to a NetworkConfiguration.
     fn users_of(&self, network: &Key) -> impl Iterator<Item = (&Key, &Arc<Machine>)> {
         self.machines.by_index(&IndexKey::Network(network.clone()))
+    }
+
+    /// Machines on the network of a NetworkNamespace.
+    fn on_network_of(&self, namespace: &Key) -> impl Iterator<Item = Subject> + use<> {
+        let machines = self
+            .machines
+            .by_index(&IndexKey::NetworkNamespace(namespace.clone()));
+        let machines: Vec<_> = machines.map(|(key, _)| key.clone()).collect();
+        machines.into_iter().map(Subject::machine)
     }
 
     /// Machines that may use a class: those that name it, and those that name none.

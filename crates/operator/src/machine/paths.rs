@@ -46,6 +46,7 @@ pub(super) fn collection(kind: Kind, namespace: &str) -> String {
         Kind::NetworkAttachmentDefinition => {
             ("/apis/k8s.cni.cncf.io/v1", "network-attachment-definitions")
         }
+        Kind::NetworkConfiguration => ("/apis/vitistack.io/v1alpha1", "networkconfigurations"),
     };
     format!("{group}/namespaces/{namespace}/{resource}")
 }

@@ -28,7 +28,7 @@ impl<'a> Subject<'a> {
         let part = match kind {
             Kind::PersistentVolumeClaim | Kind::DataVolume => Part::Storage,
             Kind::VirtualMachine | Kind::VirtualMachineInstance => Part::VirtualMachine,
-            Kind::NetworkAttachmentDefinition => Part::Network,
+            Kind::NetworkAttachmentDefinition | Kind::NetworkConfiguration => Part::Network,
         };
         Self {
             part,

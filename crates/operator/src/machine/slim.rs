@@ -1,7 +1,7 @@
 //! Trimming of objects before they are cached.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, ObjectMeta, ObservedCondition,
+    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta, ObservedCondition,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -46,6 +46,7 @@ slim!(
     Machine,
     MachineClass,
     NetworkConfiguration,
+    NetworkNamespace,
     NetworkAttachmentDefinition
 );
 

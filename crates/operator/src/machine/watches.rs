@@ -1,7 +1,7 @@
 //! Watches of the Machine controller: one entry per kind.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration,
+    Machine, MachineClass, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine, install::KubeVirt},
@@ -46,7 +46,7 @@ enum Definer {
     Kubernetes,
     /// CustomResourceDefinition of the API group vitistack.io.
     Vitistack(&'static str),
-    /// CustomResourceDefinition of KubeVirt, CDI or Multus.
+    /// CustomResourceDefinition of KubeVirt, CDI, Multus or another operator of the Viti stack.
     Other(&'static str),
 }
 
@@ -135,6 +135,20 @@ watched_kinds! {
             objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, KindEvent::Network)
         },
     };
+    NetworkNamespaces: NetworkNamespace(NetworkNamespace) = WatchedKind {
+        name: "networknamespaces",
+        definer: Definer::Other("networknamespaces.vitistack.io"),
+        is_required: false,
+        is_cluster_wide: false,
+        start: |client, scope, seed| {
+            objects::<NetworkNamespace>(
+                in_scope(client, scope),
+                None,
+                seed,
+                KindEvent::NetworkNamespace,
+            )
+        },
+    };
     Classes: Class(MachineClass) = WatchedKind {
         name: "machineclasses",
         definer: Definer::Vitistack("machineclasses.vitistack.io"),
@@ -159,8 +173,10 @@ watched_kinds! {
         is_required: false,
         is_cluster_wide: false,
         start: |client, scope, seed| {
-            managed::<NetworkAttachmentDefinition>(
+            // Machines also use definitions of VLANs that somebody else created.
+            objects::<NetworkAttachmentDefinition>(
                 in_scope(client, scope),
+                None,
                 seed,
                 KindEvent::Attachment,
             )

@@ -33,6 +33,7 @@ mod errors;
 mod foreign_objects;
 mod health;
 mod hostile;
+mod ledgers;
 mod metrics;
 mod networks;
 mod orphans;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    OwnerReference,
+    NetworkConfiguration, OwnerReference,
     cdi::DataVolume,
     core::{PersistentVolumeClaim, Secret},
     kubevirt::VirtualMachine,
@@ -99,6 +99,8 @@ pub enum Object {
     DataVolume(DataVolume),
     VirtualMachine(Box<VirtualMachine>),
     Attachment(NetworkAttachmentDefinition),
+    /// Address ledger of a Machine.
+    Ledger(Box<NetworkConfiguration>),
 }
 
 /// Kinds that the operator creates and watches.
@@ -109,6 +111,7 @@ pub enum Kind {
     VirtualMachine,
     VirtualMachineInstance,
     NetworkAttachmentDefinition,
+    NetworkConfiguration,
 }
 
 impl Kind {
@@ -119,6 +122,7 @@ impl Kind {
             Self::VirtualMachine => "VirtualMachine",
             Self::VirtualMachineInstance => "VirtualMachineInstance",
             Self::NetworkAttachmentDefinition => "NetworkAttachmentDefinition",
+            Self::NetworkConfiguration => "NetworkConfiguration",
         }
     }
 }
@@ -130,6 +134,7 @@ impl Object {
             Self::DataVolume(_) => Kind::DataVolume,
             Self::VirtualMachine(_) => Kind::VirtualMachine,
             Self::Attachment(_) => Kind::NetworkAttachmentDefinition,
+            Self::Ledger(_) => Kind::NetworkConfiguration,
         }
     }
 
@@ -139,6 +144,7 @@ impl Object {
             Self::DataVolume(volume) => &volume.metadata,
             Self::VirtualMachine(vm) => &vm.metadata,
             Self::Attachment(definition) => &definition.metadata,
+            Self::Ledger(ledger) => &ledger.metadata,
         };
         metadata.name.as_deref().unwrap_or_default()
     }

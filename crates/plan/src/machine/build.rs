@@ -4,6 +4,7 @@
 
 mod cloud_init;
 mod disks;
+mod ledger;
 mod networks;
 mod vm;
 
@@ -13,13 +14,14 @@ mod tests;
 use std::collections::BTreeMap;
 
 use api::{
-    API_VERSION, ObjectMeta, OwnerReference,
+    API_VERSION, NetworkConfiguration, ObjectMeta, OwnerReference,
     cdi::DataVolume,
     core::{PersistentVolumeClaim, Secret},
     kubevirt::VirtualMachine,
     labels,
+    multus::NetworkAttachmentDefinition,
 };
-pub use networks::attachment_definition;
+pub use networks::{attachment_definition, vlan_definition};
 use serde::Serialize;
 
 use super::{Identity, ResolvedMachine};
@@ -27,6 +29,10 @@ use super::{Identity, ResolvedMachine};
 /// The desired objects of a Machine, in the order in which they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineObjects {
+    /// Address ledger.
+    pub ledger: Option<NetworkConfiguration>,
+    /// Definitions of its VLANs.
+    pub attachments: Vec<NetworkAttachmentDefinition>,
     pub cloud_init: Option<Secret>,
     /// In the order of the Machine's disks.
     pub volumes: Vec<VolumeObject>,
@@ -43,6 +49,12 @@ pub enum VolumeObject {
 
 pub fn build(machine: &ResolvedMachine) -> MachineObjects {
     MachineObjects {
+        ledger: ledger::ledger(machine),
+        attachments: machine
+            .interfaces
+            .iter()
+            .filter_map(|interface| vlan_definition(machine, interface))
+            .collect(),
         cloud_init: cloud_init::secret(machine),
         volumes: machine
             .disks

@@ -1,7 +1,7 @@
 //! Observed state of a Machine, and obstacles to its desired state.
 
 use api::{
-    Machine,
+    Machine, NetworkConfiguration,
     cdi::ObservedDataVolume,
     core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -29,8 +29,10 @@ pub struct Observed<'a> {
     pub digest_key: Option<&'a DigestKey>,
     /// Other Machines, in any namespace, that request one of its MAC addresses.
     pub mac_address_rivals: Vec<&'a Machine>,
-    /// Our attachment definitions in its namespace with the names of its networks.
+    /// Attachment definitions in its namespace with the names of its networks.
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
+    /// The NetworkConfiguration with the Machine's name: its address ledger, or a foreign object.
+    pub ledger: Option<&'a NetworkConfiguration>,
     /// Result of a live read of references to claims, if there was one.
     pub references: Option<LiveReferences<'a>>,
     /// UIDs of claims that a live read did not find.

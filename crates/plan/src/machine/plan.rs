@@ -12,6 +12,7 @@ pub(crate) mod compare;
 mod data_loss;
 mod delete;
 mod disks;
+pub(super) mod ledger;
 mod networks;
 mod ownership;
 mod replace;
@@ -176,6 +177,14 @@ impl PlanBuilder {
         self.ignored_modes = claim_modes::ignored(observed);
         let machine = &claim_modes::with_claim_modes(observed, machine);
         let objects = build(machine);
+        if let Some(obstacle) = ledger::obstacle(observed, machine) {
+            self.obstacles.push(obstacle);
+        } else {
+            self.steps
+                .extend(objects.ledger.and_then(|it| ledger::step(observed, it)));
+        }
+        self.steps
+            .extend(networks::definitions(observed, objects.attachments));
         let disks = disks::reconcile(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
         self.obstacles.extend(disks.obstacles);

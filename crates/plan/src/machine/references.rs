@@ -52,7 +52,10 @@ impl References {
             Kind::VirtualMachineInstance => {
                 self.instances.insert(name);
             }
-            Kind::PersistentVolumeClaim | Kind::DataVolume | Kind::NetworkAttachmentDefinition => {}
+            Kind::PersistentVolumeClaim
+            | Kind::DataVolume
+            | Kind::NetworkAttachmentDefinition
+            | Kind::NetworkConfiguration => {}
         }
     }
 

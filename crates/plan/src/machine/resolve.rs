@@ -9,7 +9,7 @@ pub(crate) mod class;
 mod cloud_init;
 mod disks;
 mod domain;
-mod networks;
+pub(crate) mod networks;
 pub(crate) mod sizing;
 
 #[cfg(test)]
@@ -57,6 +57,7 @@ pub fn resolve(
         memory: _,
         disks,
         networks,
+        network,
         boot_order,
         cloud_init,
         domain,
@@ -69,8 +70,13 @@ pub fn resolve(
     let identity = identity(machine);
     let vm_name = vm_name(machine, &mut findings);
     let sizing = sizing::resolve(&machine.spec, surroundings, &mut findings);
-    let mut interfaces =
-        networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
+    let (mut interfaces, network_namespace) = networks::resolve(
+        networks.as_deref(),
+        network.as_ref(),
+        &identity,
+        surroundings,
+        &mut findings,
+    );
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
         sizing.as_ref(),
@@ -105,6 +111,7 @@ pub fn resolve(
                 memory: sizing.memory,
                 disks: disks.found.into_iter().map(|disk| disk.resolved).collect(),
                 interfaces,
+                network_namespace,
                 cloud_init,
                 machine_type: hardware.machine_type,
                 acpi: hardware.acpi,

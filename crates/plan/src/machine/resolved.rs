@@ -23,8 +23,10 @@ pub struct ResolvedMachine {
     pub memory: Quantity,
     /// In the guest's order.
     pub disks: Vec<ResolvedDisk>,
-    /// In the guest's order; at least one.
+    /// In the guest's order; at least one, unless the network is pending.
     pub interfaces: Vec<ResolvedInterface>,
+    /// Network by NetworkNamespace.
+    pub network_namespace: Option<ResolvedNamespace>,
     pub cloud_init: Option<CloudInit>,
     /// QEMU's name of the chipset; KubeVirt's default if absent.
     pub machine_type: Option<String>,
@@ -146,6 +148,18 @@ pub struct ResolvedInterface {
     pub boot_order: Option<u32>,
 }
 
+/// The NetworkNamespace of a Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedNamespace {
+    pub name: String,
+    /// Absent only if it does not exist.
+    pub uid: Option<String>,
+    /// The operator that allocates addresses; absent if it does not exist.
+    pub provider: Option<String>,
+    /// What the Machine waits for before it can attach.
+    pub pending: Option<String>,
+}
+
 /// Network of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
@@ -153,6 +167,9 @@ pub enum Attachment {
     PodNetwork,
     /// The network of a NetworkConfiguration, by name.
     Network(String),
+    /// The VLAN of a NetworkNamespace, on [`naming::VLAN_BRIDGE`](crate::naming::VLAN_BRIDGE); 0 is
+    /// untagged.
+    Vlan(u16),
 }
 
 #[derive(Clone, PartialEq, Eq)]

@@ -38,6 +38,11 @@ pub fn network(namespace: &str, name: &str) -> Id {
     Id::new(labels::DOMAIN, "NetworkConfiguration", namespace, name)
 }
 
+/// Identity of a NetworkNamespace.
+pub fn network_namespace(namespace: &str, name: &str) -> Id {
+    Id::new(labels::DOMAIN, "NetworkNamespace", namespace, name)
+}
+
 /// Identity of a MachineClass.
 pub fn machine_class(name: &str) -> Id {
     Id::new(labels::DOMAIN, "MachineClass", "", name)
@@ -50,6 +55,7 @@ pub fn child(kind: Kind, namespace: &str, name: &str) -> Id {
         Kind::DataVolume => "cdi.kubevirt.io",
         Kind::VirtualMachine | Kind::VirtualMachineInstance => "kubevirt.io",
         Kind::NetworkAttachmentDefinition => "k8s.cni.cncf.io",
+        Kind::NetworkConfiguration => labels::DOMAIN,
     };
     Id::new(group, kind.as_str(), namespace, name)
 }

@@ -36,7 +36,10 @@ use self::{
     addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness,
     ready::ReadyReport, size::Size, view::View,
 };
-use super::{Observed, Obstacle, ResolvedMachine, SpecError, plan::record};
+use super::{
+    Observed, Obstacle, ResolvedMachine, SpecError,
+    plan::{ledger, record},
+};
 use crate::{
     Event,
     conditions::{self, ConditionUpdate},
@@ -247,7 +250,9 @@ fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Add
     let machine = view.input.resolved.machine();
     let interfaces = machine.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
-    instance.map(|it| addresses::addresses(&it.status, &names))
+    let guest = instance.map(|it| addresses::addresses(&it.status, &names))?;
+    let ledger = ledger::own(view.input.observed);
+    Some(addresses::with_ledger_addresses(guest, ledger))
 }
 
 /// Message of the `StorageReady` condition.

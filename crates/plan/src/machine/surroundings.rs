@@ -6,30 +6,42 @@ use std::{
 };
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
     core::{ObservedClaim, Secret, StorageClass},
 };
 
-use super::Provider;
+use super::{Attachment, Provider};
 use crate::naming;
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The objects that a Machine may refer to, as far as they are known.
 ///
-/// `networks` and `secrets` are those of the Machine's namespace.
+/// `networks`, `network_namespaces` and `secrets` are those of the Machine's namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     pub machine_classes: Known<MachineClass>,
     pub storage_classes: Known<StorageClass>,
     pub networks: Known<NetworkConfiguration>,
+    pub network_namespaces: Known<NetworkNamespace>,
     pub secrets: Known<Secret>,
+    /// The interface that the Machine has already, if its network is that of a NetworkNamespace.
+    pub kept_interface: KeptInterface,
     /// StorageClasses of the existing disks, by disk name. Existing disks keep their class, even if it
     /// is deleted.
     pub kept_classes: BTreeMap<String, String>,
     pub clone_sources: CloneSources,
     /// This operator's provider.
     pub provider: Provider,
+}
+
+/// What is known of an interface from existing objects: it keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptInterface {
+    /// From the VirtualMachine.
+    pub attachment: Option<Attachment>,
+    /// From the VirtualMachine, else from the address ledger.
+    pub mac_address: Option<String>,
 }
 
 /// Namespaces that disks may be cloned from, besides the Machine's own.

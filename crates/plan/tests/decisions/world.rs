@@ -174,6 +174,7 @@ impl World {
             digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
+            ledger: None,
             references: self.age.map(|age| LiveReferences {
                 found: &references,
                 age,

@@ -111,6 +111,7 @@ fn surroundings() -> Surroundings {
         kept_classes: BTreeMap::new(),
         clone_sources: plan::machine::CloneSources::default(),
         provider: plan::machine::Provider::default(),
+        ..Surroundings::default()
     }
 }
 
@@ -344,6 +345,7 @@ impl Model {
             digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
+            ledger: None,
             refusal: is_refused.then_some(&refusal),
         };
         plan(&observed, &read(TIME.into()))

@@ -321,6 +321,6 @@ pub(crate) fn slot_of(kind: Kind, name: &str) -> Option<usize> {
         Kind::DataVolume => disk(DATA_VOLUME),
         Kind::VirtualMachine => named(VM),
         Kind::VirtualMachineInstance => named(INSTANCE),
-        Kind::NetworkAttachmentDefinition => None,
+        Kind::NetworkAttachmentDefinition | Kind::NetworkConfiguration => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
-use plan::admission::machine::mac_addresses;
+use plan::{admission::machine::mac_addresses, machine::network_namespace};
 use runtime::cache::{CachedObject, Delta, Key};
 
 use super::Subject;
@@ -102,6 +102,8 @@ pub(super) fn machine_of<T>(child: &Packed<T>) -> Vec<Key> {
 pub(in crate::machine) enum IndexKey {
     /// NetworkConfiguration that the Machine attaches to.
     Network(Key),
+    /// NetworkNamespace whose network the Machine attaches to.
+    NetworkNamespace(Key),
     /// VirtualMachine with another name than the Machine's.
     VirtualMachine(Key),
     MacAddress(Box<str>),
@@ -113,6 +115,10 @@ pub(super) fn index_keys(machine: &Machine) -> Vec<IndexKey> {
     let named = machine.spec.name.as_deref();
     let named = named.map(|name| IndexKey::VirtualMachine(Key::new(namespace, name)));
     let addresses = mac_addresses(machine).map(|address| IndexKey::MacAddress(address.into()));
+    let by_namespace = machine.spec.network.as_ref().and_then(network_namespace);
+    let by_namespace =
+        by_namespace.map(|name| IndexKey::NetworkNamespace(Key::new(namespace, name)));
+    let networks = networks.chain(by_namespace);
     networks.chain(named).chain(addresses).collect()
 }
 

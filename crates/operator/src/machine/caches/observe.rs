@@ -10,7 +10,7 @@ use api::{
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
+    machine::{Installed, KeptInterface, Kind, Known, Observed, Refusal, Surroundings, vlan_of},
     network,
 };
 use runtime::cache::Key;
@@ -104,15 +104,21 @@ impl Caches {
         let key = Key::of(&machine.metadata);
         let namespace = &key.namespace;
         let networks = machine.spec.networks.iter().flatten();
-        let attachments = networks
-            .filter_map(|network| {
-                let key = Key::new(namespace, &network.network_name);
+        let surroundings = self.surroundings(namespace, secrets);
+        let vlan = vlan_of(machine, &surroundings.network_namespaces);
+        let names = networks.map(|network| network.network_name.as_str());
+        let attachments = names
+            .chain(vlan.as_deref())
+            .filter_map(|name| {
+                let key = Key::new(namespace, name);
                 self.attachments.get(&key).map(Arc::as_ref)
             })
             .collect();
+        // A network of the Machine's name is in the way of its ledger.
+        let ledger = self.ledgers.get(&key).or_else(|| self.networks.get(&key));
         Observed {
             machine,
-            surroundings: self.surroundings(namespace, secrets),
+            surroundings,
             installed: self.installed(),
             virtual_machine: children.virtual_machine.as_ref(),
             instance: children.instance.as_ref(),
@@ -122,6 +128,7 @@ impl Caches {
             digest_key: None,
             mac_address_rivals: self.mac_address_rivals(&key, machine),
             attachments,
+            ledger: ledger.map(Arc::as_ref),
             references: None,
             lost_claims: self.lost_claims(&key),
             unconfirmed_disks: self.unconfirmed_disks(&key),
@@ -152,11 +159,14 @@ impl Caches {
     /// Objects that Machines of a namespace may refer to.
     pub(super) fn surroundings(&self, namespace: &str, secrets: Known<Secret>) -> Surroundings {
         let networks = self.known_networks.get(namespace).cloned();
+        let namespaces = self.known_network_namespaces.get(namespace).cloned();
         Surroundings {
             machine_classes: self.known_classes.clone(),
             storage_classes: self.known_storage_classes.clone(),
             networks: networks.unwrap_or_else(|| Known::all([])),
+            network_namespaces: namespaces.unwrap_or_else(|| Known::all([])),
             secrets,
+            kept_interface: KeptInterface::default(),
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
             provider: self.provider.clone(),

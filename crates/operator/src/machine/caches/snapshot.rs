@@ -36,6 +36,9 @@ impl Caches {
         let class = |key: &Key| simulation::machine_class(&key.name);
         objects.extend(values(&self.machines, machine));
         objects.extend(values(&self.networks, network));
+        objects.extend(values(&self.ledgers, network));
+        let namespace = |key: &Key| simulation::network_namespace(&key.namespace, &key.name);
+        objects.extend(values(&self.network_namespaces, namespace));
         objects.extend(values(&self.classes, class));
         let attachment = |key: &Key| child(Kind::NetworkAttachmentDefinition, key);
         objects.extend(values(&self.attachments, attachment));

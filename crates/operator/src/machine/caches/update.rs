@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::{
-    Machine, NetworkConfiguration,
+    Machine, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
     core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -57,11 +57,19 @@ impl Caches {
                 self.machines_changed(changed)
             }
             KindEvent::Network(change) => {
-                let Some(change) = change.select(plan::network::is_managed) else {
-                    return Affected::default();
-                };
-                let changed = self.networks.apply(scope, change);
-                self.networks_changed(&changed)
+                let is_network = plan::network::is_managed;
+                let of_ledger = change.clone().select(|network| !is_network(network));
+                let ledgers = of_ledger.map(|change| self.ledgers.apply(scope, change));
+                let networks = change.select(is_network);
+                let networks = networks.map(|change| self.networks.apply(scope, change));
+                let mut affected = self.networks_changed(&networks.unwrap_or_default());
+                let ledgers = self.ledgers_changed(&ledgers.unwrap_or_default());
+                affected.subjects.extend(ledgers.subjects);
+                affected
+            }
+            KindEvent::NetworkNamespace(change) => {
+                let changed = self.network_namespaces.apply(scope, change);
+                self.network_namespaces_changed(&changed)
             }
             KindEvent::Class(change) => {
                 let mut affected = Affected::default();
@@ -165,6 +173,10 @@ impl Caches {
                         assume::<NetworkAttachmentDefinition, _>(&mut self.attachments, value);
                     self.attachments_changed(&changed)
                 }
+                Kind::NetworkConfiguration => {
+                    let changed = assume::<NetworkConfiguration, _>(&mut self.ledgers, value);
+                    self.ledgers_changed(&changed)
+                }
             },
             Answer::ClaimLost { uid } => {
                 let lost = self.lost_claims.entry(subject.key.clone()).or_default();
@@ -201,6 +213,10 @@ impl Caches {
                     Kind::NetworkAttachmentDefinition => {
                         let gone = self.attachments.assume_deleted(&key, &uid);
                         self.attachments_changed(gone.as_slice())
+                    }
+                    Kind::NetworkConfiguration => {
+                        let gone = self.ledgers.assume_deleted(&key, &uid);
+                        self.ledgers_changed(gone.as_slice())
                     }
                 }
             }
@@ -269,11 +285,44 @@ impl Caches {
         affected
     }
 
+    /// Affected Machines of changed ledgers, which have their names.
+    fn ledgers_changed(&self, changed: &[Delta<NetworkConfiguration>]) -> Affected {
+        let keys = changed.iter().map(|difference| &difference.key);
+        let machines = keys.filter(|key| self.machines.get(key).is_some());
+        Affected {
+            subjects: machines.cloned().map(Subject::machine).collect(),
+            ..Affected::default()
+        }
+    }
+
+    fn network_namespaces_changed(&mut self, changed: &[Delta<NetworkNamespace>]) -> Affected {
+        let mut affected = Affected::default();
+        for difference in changed {
+            let known = self
+                .known_network_namespaces
+                .entry(difference.key.namespace.clone())
+                .or_insert_with(|| Known::all([]));
+            keep_known(known, difference);
+            affected
+                .subjects
+                .extend(self.on_network_of(&difference.key));
+        }
+        affected
+    }
+
     fn attachments_changed(&self, changed: &[Delta<NetworkAttachmentDefinition>]) -> Affected {
-        let subjects = changed
+        let mut subjects: BTreeSet<Subject> = changed
             .iter()
             .flat_map(|difference| self.attached_to(&difference.key))
             .collect();
+        // A definition of a VLAN: NetworkNamespaces are few.
+        let is_changed = |namespace: &str| {
+            let mut changed = changed.iter();
+            changed.any(|difference| &*difference.key.namespace == namespace)
+        };
+        let namespaces = self.network_namespaces.iter();
+        let namespaces = namespaces.filter(|(key, _)| is_changed(&key.namespace));
+        subjects.extend(namespaces.flat_map(|(key, _)| self.on_network_of(key)));
         Affected {
             subjects,
             ..Affected::default()

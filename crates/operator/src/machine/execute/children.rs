@@ -14,7 +14,11 @@ use super::{
     to_value,
 };
 use crate::{
-    machine::{paths, refusal::Subject, withdraw},
+    machine::{
+        paths::{self, Owner},
+        refusal::Subject,
+        withdraw,
+    },
     requests::{Requests, already_exists, as_conflict, is_code},
 };
 
@@ -38,6 +42,10 @@ pub(super) async fn create(
     let found = requests.get(&path).await;
     let found = found.map_err(|error| Failure::of_create(object, &error))?;
     let metadata = metadata(&found);
+    // Machines share the definition of a VLAN, and use it whoever created it.
+    if kind == Kind::NetworkAttachmentDefinition && target.owner == Owner::Machine {
+        return Ok(Some(Answer::Object(kind, found)));
+    }
     let wanted = &to_value(object)["metadata"]["labels"];
     let kind_of_owner = target.owner.kind();
     if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {

@@ -222,7 +222,7 @@ fn interface(interface: &ResolvedInterface) -> Interface {
         model: interface.model,
         binding: match interface.attachment {
             Attachment::PodNetwork => InterfaceBinding::Masquerade {},
-            Attachment::Network(_) => InterfaceBinding::Bridge {},
+            Attachment::Network(_) | Attachment::Vlan(_) => InterfaceBinding::Bridge {},
         },
         mac_address: interface.mac_address.clone(),
         boot_order: interface.boot_order,
@@ -237,6 +237,9 @@ fn network(interface: &ResolvedInterface) -> InstanceNetwork {
             Attachment::PodNetwork => NetworkSource::Pod {},
             Attachment::Network(name) => NetworkSource::Multus {
                 network_name: name.clone(),
+            },
+            Attachment::Vlan(id) => NetworkSource::Multus {
+                network_name: naming::vlan(*id),
             },
         },
     }

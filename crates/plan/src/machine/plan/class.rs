@@ -6,7 +6,10 @@
 
 use api::{MachineClass, labels};
 
-use super::class_snapshot::{ClassSnapshot, SizeOrigin};
+use super::{
+    class_snapshot::{ClassSnapshot, SizeOrigin},
+    ledger,
+};
 use crate::machine::{
     Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve, status::ClassMismatch,
     surroundings::kept_classes, switches::is_switched_on,
@@ -29,6 +32,7 @@ pub(super) fn resolve_sized(
     let mut surroundings = observed.surroundings.clone();
     let claims = observed.claims.iter().copied();
     surroundings.kept_classes = kept_classes(observed.machine, claims);
+    surroundings.kept_interface = ledger::kept_interface(observed);
     let vm = observed.virtual_machine.map(|vm| &vm.metadata);
     let origin = SizeOrigin::of(observed.machine, vm, &surroundings);
     let (classes, class_mismatch) = match origin {

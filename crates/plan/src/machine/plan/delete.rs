@@ -13,7 +13,7 @@ use std::{
 use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
-    data_loss, disks,
+    data_loss, disks, ledger,
     ownership::{controller, is_own_vm, is_terminating, name, remove_owner, uid},
 };
 use crate::{
@@ -259,6 +259,7 @@ impl Removal {
         if !self.waiting_for.is_empty() {
             return;
         }
+        self.steps.extend(ledger::delete(observed));
         self.steps.push(Step {
             action: Action::DeleteSecret {
                 name: naming::cloud_init_secret(name(&observed.machine.metadata)),

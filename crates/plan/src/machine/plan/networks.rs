@@ -1,23 +1,56 @@
-//! Networks of a Machine: checks that the attachment definitions exist. The network planner creates them.
+//! Networks of a Machine: checks that the attachment definitions exist. The network planner creates those of
+//! NetworkConfigurations; those of VLANs are created here, and used as they are if they exist.
+
+use api::multus::NetworkAttachmentDefinition;
 
 use super::ownership::{controller, name};
-use crate::machine::{Attachment, ErrorType, Lookup, Observed, Obstacle, Part, ResolvedMachine};
+use crate::{
+    Event,
+    machine::{
+        Action, Attachment, ErrorType, Lookup, Object, Observed, Obstacle, Part, ResolvedMachine,
+        Step,
+    },
+};
+
+/// Creates the missing attachment definitions of VLANs.
+pub(super) fn definitions(
+    observed: &Observed<'_>,
+    desired: Vec<NetworkAttachmentDefinition>,
+) -> impl Iterator<Item = Step> {
+    let is_missing = |definition: &NetworkAttachmentDefinition| {
+        let mut found = observed.attachments.iter();
+        observed.installed.multus
+            && !found.any(|found| found.metadata.name == definition.metadata.name)
+    };
+    let missing = desired.into_iter().filter(is_missing);
+    missing
+        .map(|definition| {
+            let name = name(&definition.metadata).to_owned();
+            let message = format!("Created NetworkAttachmentDefinition {name}");
+            Step {
+                action: Action::Create(Object::Attachment(definition)),
+                reason: "the VLAN of the NetworkNamespace has no definition".to_owned(),
+                event: Some(Event::normal("Created", message)),
+            }
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+}
 
 /// Obstacles to attaching a VirtualMachine to its networks.
 pub(super) fn obstacles(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Obstacle> {
-    let mut networks: Vec<&str> = machine
-        .interfaces
-        .iter()
-        .filter_map(|interface| match &interface.attachment {
-            Attachment::PodNetwork => None,
+    let attachments = || machine.interfaces.iter().map(|it| &it.attachment);
+    if attachments().all(|it| *it == Attachment::PodNetwork) {
+        return Vec::new();
+    }
+    let mut networks: Vec<&str> = attachments()
+        .filter_map(|attachment| match attachment {
+            Attachment::PodNetwork | Attachment::Vlan(_) => None,
             Attachment::Network(network) => Some(network.as_str()),
         })
         .collect();
     networks.sort_unstable();
     networks.dedup();
-    if networks.is_empty() {
-        return Vec::new();
-    }
     if !observed.installed.multus {
         return vec![Obstacle::error(
             Part::Network,

@@ -1,21 +1,65 @@
 //! Network interfaces.
 
+mod namespace;
+
+pub use namespace::vlan_of;
+
 use std::collections::BTreeMap;
 
-use api::{Network, NetworkConfiguration, NetworkModel};
+use api::{MachineNetwork, Network, NetworkConfiguration, NetworkModel};
 
 use super::{Findings, first_duplicate};
 use crate::{
-    machine::{Attachment, ErrorType, Known, Lookup, ResolvedInterface, SpecError},
+    machine::{
+        Attachment, ErrorType, Identity, Known, Lookup, ResolvedInterface, ResolvedNamespace,
+        SpecError, Surroundings,
+    },
     naming,
 };
 
 pub(super) fn resolve(
     networks: Option<&[Network]>,
+    network: Option<&MachineNetwork>,
+    machine: &Identity,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> (Vec<ResolvedInterface>, Option<ResolvedNamespace>) {
+    let networks = networks.unwrap_or_default();
+    if let Some(name) = network.and_then(network_namespace) {
+        if !networks.is_empty() {
+            findings.invalid(
+                "spec.network.networkNamespaceName",
+                "says the same thing as spec.networks: give one or the other",
+            );
+        }
+        let (interface, namespace) = namespace::resolve(name, machine, surroundings, findings);
+        return (interface.into_iter().collect(), Some(namespace));
+    }
+    let interfaces = by_name(networks, &surroundings.networks, findings);
+    (interfaces, None)
+}
+
+/// The NetworkNamespace that a Machine names.
+pub fn network_namespace(network: &MachineNetwork) -> Option<&str> {
+    let MachineNetwork {
+        network_namespace_name,
+        // For other providers.
+        vpc: _,
+        subnet: _,
+        assign_public_ip: _,
+        public_ip: _,
+        private_ip: _,
+        interfaces: _,
+    } = network;
+    let name = network_namespace_name.as_deref();
+    name.filter(|name| !name.is_empty())
+}
+
+fn by_name(
+    networks: &[Network],
     known: &Known<NetworkConfiguration>,
     findings: &mut Findings,
 ) -> Vec<ResolvedInterface> {
-    let networks = networks.unwrap_or_default();
     if networks.is_empty() {
         return vec![ResolvedInterface {
             name: naming::POD_INTERFACE.to_owned(),

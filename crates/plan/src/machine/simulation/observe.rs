@@ -1,9 +1,12 @@
 //! Observed state of the resources of a simulated cluster, the input of their plans.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::{
-    Machine, NetworkConfiguration,
+    Machine, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, Secret},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -12,11 +15,14 @@ use api::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Simulation, child};
+use super::{Simulation, child, network_namespace as namespace_id};
 use crate::{
     Id,
     admission::machine::mac_addresses,
-    machine::{CloneSources, CloudInitSecret, Kind, Known, Observed, Surroundings},
+    machine::{
+        CloneSources, CloudInitSecret, KeptInterface, Kind, Known, Observed, Surroundings,
+        network_namespace, vlan_of,
+    },
     network,
     simulation::Written,
 };
@@ -31,6 +37,7 @@ struct Children {
     claims: Vec<ObservedClaim>,
     data_volumes: Vec<ObservedDataVolume>,
     attachments: Vec<NetworkAttachmentDefinition>,
+    ledger: Option<NetworkConfiguration>,
 }
 
 impl Simulation {
@@ -69,7 +76,9 @@ impl Simulation {
                 machine_classes: self.view.classes.clone(),
                 storage_classes: self.storage_classes.clone(),
                 networks: self.view.networks(&id.namespace),
+                network_namespaces: self.network_namespaces(machine, &id.namespace),
                 secrets,
+                kept_interface: KeptInterface::default(),
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),
                 provider: self.view.provider.clone(),
@@ -83,6 +92,7 @@ impl Simulation {
             digest_key: None,
             mac_address_rivals: self.mac_address_rivals(id, machine),
             attachments: children.attachments.iter().collect(),
+            ledger: children.ledger.as_ref(),
             references: None,
             lost_claims: lost_claims.map(String::as_str).collect(),
             unconfirmed_disks: Vec::new(),
@@ -119,13 +129,11 @@ impl Simulation {
         let name = machine.spec.name.as_deref().unwrap_or(&id.name);
         let of = |kind: Kind| self.view.children(id).filter(move |it| is(it, kind));
         let networks = machine.spec.networks.iter().flatten();
-        let attachments = networks.map(|network| {
-            child(
-                Kind::NetworkAttachmentDefinition,
-                namespace,
-                &network.network_name,
-            )
-        });
+        let listed = networks.map(|network| network.network_name.clone());
+        let vlans = vlan_of(machine, &self.network_namespaces(machine, namespace));
+        let attachments = listed
+            .chain(vlans)
+            .map(|name| child(Kind::NetworkAttachmentDefinition, namespace, &name));
         let named = |kind: Kind| {
             let id = child(kind, namespace, name);
             self.get(&id)
@@ -146,7 +154,18 @@ impl Simulation {
                 .map(|id| self.read(id))
                 .collect::<Option<_>>()?,
             attachments: attachments.filter_map(|id| self.read(&id)).collect(),
+            ledger: self.read(&child(Kind::NetworkConfiguration, namespace, &id.name)),
         })
+    }
+
+    /// The NetworkNamespace that a Machine names, if it exists.
+    fn network_namespaces(&self, machine: &Machine, namespace: &str) -> Known<NetworkNamespace> {
+        let name = machine.spec.network.as_ref().and_then(network_namespace);
+        let found = name.and_then(|name| {
+            let found: NetworkNamespace = self.read(&namespace_id(namespace, name))?;
+            Some((name.to_owned(), Arc::new(found)))
+        });
+        Known::all(found)
     }
 
     fn read<T: DeserializeOwned>(&self, id: &Id) -> Option<T> {

@@ -118,7 +118,10 @@ impl View {
         if is_network(id) || &*id.kind == "NetworkAttachmentDefinition" {
             let network = network(namespace, &id.name);
             let users = self.users(&network).cloned();
-            return users.chain([network.clone()]).collect();
+            // An address ledger has the name of its Machine.
+            let recorded = machine(namespace, &id.name);
+            let recorded = self.machines.contains_key(&recorded).then_some(recorded);
+            return users.chain([network.clone()]).chain(recorded).collect();
         }
         let states = [before, after].into_iter().flatten();
         states.filter_map(|state| machine_of(id, state)).collect()

@@ -8,7 +8,10 @@ use std::{
     net::IpAddr,
 };
 
-use api::kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface};
+use api::{
+    NetworkConfiguration, NetworkConfigurationInterface,
+    kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface},
+};
 
 /// Number of addresses in a status.
 pub(super) const MAX_ADDRESSES: usize = 64;
@@ -36,6 +39,33 @@ pub(super) fn addresses(status: &InstanceStatus, interfaces: &[&str]) -> Address
     let has_more = shown.len() > MAX_ADDRESSES;
     shown.truncate(MAX_ADDRESSES);
     Addresses { shown, has_more }
+}
+
+/// Adds the addresses in the Machine's ledger that the guest does not report: a guest without an agent
+/// on a bridge reports none.
+pub(super) fn with_ledger_addresses(
+    mut addresses: Addresses,
+    ledger: Option<&NetworkConfiguration>,
+) -> Addresses {
+    let status = ledger.and_then(|ledger| ledger.status.as_ref());
+    let interfaces = status.and_then(|status| status.network_interfaces.as_deref());
+    let of_interface = |interface: &NetworkConfigurationInterface| {
+        let v4 = interface.ipv4_addresses.clone().unwrap_or_default();
+        let v6 = interface.ipv6_addresses.clone().unwrap_or_default();
+        v4.into_iter().chain(v6)
+    };
+    let recorded = interfaces.unwrap_or_default().iter().flat_map(of_interface);
+    for address in recorded.take(MAX_ADDRESSES) {
+        if !reaches_others(&address) || addresses.shown.contains(&address) {
+            continue;
+        }
+        if addresses.shown.len() == MAX_ADDRESSES {
+            addresses.has_more = true;
+            break;
+        }
+        addresses.shown.push(address);
+    }
+    addresses
 }
 
 /// Drops addresses that no status shows: link-local addresses, duplicates, and all beyond

@@ -217,6 +217,18 @@ fn network(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         ))
     };
     let obstacles = obstacles(view, Part::Network);
+    let namespace = view
+        .input
+        .resolved
+        .machine()
+        .and_then(|it| it.network_namespace.as_ref());
+    if let Some(message) = namespace.and_then(|it| it.pending.clone()) {
+        return Some(ConditionUpdate::as_false(
+            type_,
+            reason::NETWORK_PENDING,
+            message,
+        ));
+    }
     if let Some(message) = failures.of_part(Part::Network).or(obstacles) {
         return failed(message);
     }
@@ -245,14 +257,15 @@ fn unattached(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
         .interfaces
         .iter()
         .filter_map(|it| match &it.attachment {
-            Attachment::Network(name) => Some(name.as_str()),
+            Attachment::Network(name) => Some(name.clone()),
+            Attachment::Vlan(id) => Some(naming::vlan(*id)),
             Attachment::PodNetwork => None,
         });
     let is_there = |name: &str| {
         let mut definitions = observed.attachments.iter();
         definitions.any(|definition| definition.metadata.name.as_deref() == Some(name))
     };
-    let mut missing: Vec<&str> = networks.filter(|name| !is_there(name)).collect();
+    let mut missing: Vec<String> = networks.filter(|name| !is_there(name)).collect();
     missing.dedup();
     match (missing.as_slice(), observed.installed.multus) {
         ([], _) => None,

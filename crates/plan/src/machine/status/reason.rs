@@ -40,4 +40,5 @@ pub(super) const PVC_PENDING: &str = "PVCPending";
 pub(super) const DATA_LOST: &str = "DataLost";
 pub(super) const DISK_IN_USE: &str = "DiskInUse";
 pub(super) const NETWORK_CONFIGURED: &str = "NetworkConfigured";
+pub(super) const NETWORK_PENDING: &str = "NetworkPending";
 pub(super) const NETWORK_FAILED: &str = "NetworkFailed";

@@ -189,6 +189,7 @@ impl World {
             digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: self.attachments.iter().collect(),
+            ledger: None,
             references: None,
             lost_claims: Vec::new(),
             unconfirmed_disks: Vec::new(),

@@ -86,6 +86,7 @@ fn sized(
         digest_key: None,
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
+        ledger: None,
         references: None,
         lost_claims: Vec::new(),
         unconfirmed_disks: Vec::new(),

@@ -82,6 +82,7 @@ fn planned_with(
         digest_key: None,
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
+        ledger: None,
         references: None,
         lost_claims,
         unconfirmed_disks: Vec::new(),

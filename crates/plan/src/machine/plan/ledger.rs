@@ -1,0 +1,175 @@
+//! Address ledger of a Machine: creates it before the VirtualMachine, and keeps the operator's fields.
+//!
+//! Only fields of the operator are compared and written. Status and finalizers belong to the operators
+//! that allocate addresses, and what a ledger has besides stays.
+
+use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec};
+use serde_json::Value;
+
+use super::{
+    ownership::{controller, is_of_predecessor, is_terminating, name, uid},
+    vm::ExistingVm,
+};
+use crate::{
+    Event,
+    machine::{
+        Action, Attachment, KeptInterface, Kind, Object, Observed, Obstacle, Part, ResolvedMachine,
+        Step,
+    },
+    managed,
+};
+
+/// The Machine's own ledger, if it has one.
+pub(in crate::machine) fn own<'a>(observed: &Observed<'a>) -> Option<&'a NetworkConfiguration> {
+    let ledger = observed.ledger?;
+    let machine = observed.machine.metadata.uid.as_deref();
+    (!ledger.is_network() && machine.is_some() && controller(&ledger.metadata) == machine)
+        .then_some(ledger)
+}
+
+/// The obstacle to writing the ledger or to attaching to its network.
+pub(super) fn obstacle(observed: &Observed<'_>, machine: &ResolvedMachine) -> Option<Obstacle> {
+    let namespace = machine.network_namespace.as_ref()?;
+    if let Some(pending) = &namespace.pending {
+        return Some(Obstacle::waiting(Part::Network, pending));
+    }
+    let ledger = observed.ledger?;
+    if is_terminating(&ledger.metadata) {
+        let name = name(&ledger.metadata);
+        let message = format!(
+            "NetworkConfiguration {name:?} is being deleted: the operator recreates it afterwards"
+        );
+        return Some(Obstacle::waiting(Part::Network, message));
+    }
+    if own(observed).is_some() {
+        return None;
+    }
+    let kind = Kind::NetworkConfiguration.as_str();
+    let name = name(&ledger.metadata);
+    Some(if is_of_predecessor(&ledger.metadata, observed.machine) {
+        Obstacle::of_predecessor(Part::Network, kind, name)
+    } else {
+        Obstacle::foreign(Part::Network, kind, name)
+    })
+}
+
+/// The write that the ledger needs, if any.
+pub(super) fn step(observed: &Observed<'_>, mut desired: NetworkConfiguration) -> Option<Step> {
+    let Some(found) = own(observed) else {
+        let message = format!("Created NetworkConfiguration {}", name(&desired.metadata));
+        return Some(Step {
+            action: Action::Create(Object::Ledger(Box::new(desired))),
+            reason: "addresses are allocated to the interfaces in it".to_owned(),
+            event: Some(Event::normal("Created", message)),
+        });
+    };
+    keep(&mut desired.spec, &found.spec);
+    let changed = changed(found, &desired);
+    (!changed.is_empty()).then(|| Step {
+        action: Action::Apply {
+            uid: uid(&found.metadata),
+            created_at: managed::created_at(&found.metadata),
+            object: Object::Ledger(Box::new(desired)),
+        },
+        reason: format!("{} changes", changed.join(", ")),
+        event: None,
+    })
+}
+
+/// Keeps the short name and the allocator of an existing ledger, and everything in its list of interfaces
+/// that is not the operator's: an apply replaces the list.
+fn keep(desired: &mut NetworkConfigurationSpec, found: &NetworkConfigurationSpec) {
+    if found.name.is_some() {
+        desired.name.clone_from(&found.name);
+    }
+    if found.provider.is_some() {
+        desired.provider.clone_from(&found.provider);
+    }
+    let mut interfaces = found.network_interfaces.clone().unwrap_or_default();
+    for wanted in desired.network_interfaces.iter().flatten() {
+        match interfaces.iter_mut().find(|it| it.name == wanted.name) {
+            Some(interface) => interface.mac_address.clone_from(&wanted.mac_address),
+            None => interfaces.push(wanted.clone()),
+        }
+    }
+    desired.network_interfaces = Some(interfaces);
+}
+
+fn changed(found: &NetworkConfiguration, desired: &NetworkConfiguration) -> Vec<&'static str> {
+    let wanted = desired.metadata.labels.iter().flatten();
+    let has = |name: &str| found.metadata.labels.as_ref().and_then(|all| all.get(name));
+    let (old, new) = (&found.spec, &desired.spec);
+    let changes = [
+        ("spec.name", old.name != new.name),
+        ("spec.provider", old.provider != new.provider),
+        (
+            "spec.networkNamespaceName",
+            old.network_namespace_name != new.network_namespace_name,
+        ),
+        (
+            "spec.networkInterfaces",
+            old.network_interfaces != new.network_interfaces,
+        ),
+        (
+            "metadata.labels",
+            wanted
+                .into_iter()
+                .any(|(label, value)| has(label) != Some(value)),
+        ),
+    ];
+    let changes = changes.into_iter().filter(|(_, differs)| *differs);
+    changes.map(|(field, _)| field).collect()
+}
+
+/// Deletes the ledger with its Machine. The operators that allocate addresses release them by their
+/// finalizers; the Machine does not wait for that.
+pub(super) fn delete(observed: &Observed<'_>) -> Option<Step> {
+    let ledger = own(observed).filter(|ledger| !is_terminating(&ledger.metadata))?;
+    Some(Step {
+        action: Action::Delete {
+            kind: Kind::NetworkConfiguration,
+            name: name(&ledger.metadata).to_owned(),
+            uid: uid(&ledger.metadata),
+            resource_version: None,
+        },
+        reason: "the Machine is deleted".to_owned(),
+        event: None,
+    })
+}
+
+/// What the interface of a Machine keeps: the VirtualMachine's attachment and MAC address, or the MAC
+/// address in the ledger.
+pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
+    let recorded = own(observed).and_then(|ledger| {
+        let interfaces = ledger.spec.network_interfaces.as_deref();
+        interfaces.unwrap_or_default().iter().find_map(mac_address)
+    });
+    let vm = observed.virtual_machine.map(ExistingVm::of);
+    let first = |pointer: &str| {
+        let list = vm.as_ref()?.spec.pointer(pointer)?;
+        list.get(0).cloned()
+    };
+    let network = first("/template/spec/networks");
+    let interface = first("/template/spec/domain/devices/interfaces");
+    let address = interface.and_then(|it| Some(it["macAddress"].as_str()?.to_owned()));
+    KeptInterface {
+        attachment: network.as_ref().and_then(attachment),
+        mac_address: address.or(recorded),
+    }
+}
+
+fn mac_address(interface: &NetworkConfigurationInterface) -> Option<String> {
+    let address = interface.mac_address.clone();
+    address.filter(|address| !address.is_empty())
+}
+
+fn attachment(network: &Value) -> Option<Attachment> {
+    if !network["pod"].is_null() {
+        return Some(Attachment::PodNetwork);
+    }
+    let name = network["multus"]["networkName"].as_str()?;
+    Some(match name.strip_prefix("vlan").map(str::parse) {
+        Some(Ok(id)) => Attachment::Vlan(id),
+        _ => Attachment::Network(name.to_owned()),
+    })
+}
