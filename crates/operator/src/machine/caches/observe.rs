@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use api::{
     Machine, NetworkConfiguration, ObjectMeta,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret},
+    core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
+    machine::{CloudInitObjects, Installed, Kind, Known, Observed, Refusal, Surroundings},
     network,
 };
 use runtime::cache::Key;
@@ -98,7 +98,7 @@ impl Caches {
         &'a self,
         machine: &'a Machine,
         children: &'a Children,
-        secrets: Known<Secret>,
+        cloud_init: CloudInitObjects,
         refusal: Option<&'a Refusal>,
     ) -> Observed<'a> {
         let key = Key::of(&machine.metadata);
@@ -112,7 +112,7 @@ impl Caches {
             .collect();
         Observed {
             machine,
-            surroundings: self.surroundings(namespace, secrets),
+            surroundings: self.surroundings(namespace, cloud_init),
             installed: self.installed(),
             virtual_machine: children.virtual_machine.as_ref(),
             instance: children.instance.as_ref(),
@@ -150,13 +150,18 @@ impl Caches {
     }
 
     /// Objects that Machines of a namespace may refer to.
-    pub(super) fn surroundings(&self, namespace: &str, secrets: Known<Secret>) -> Surroundings {
+    pub(super) fn surroundings(
+        &self,
+        namespace: &str,
+        cloud_init: CloudInitObjects,
+    ) -> Surroundings {
         let networks = self.known_networks.get(namespace).cloned();
         Surroundings {
             machine_classes: self.known_classes.clone(),
             storage_classes: self.known_storage_classes.clone(),
             networks: networks.unwrap_or_else(|| Known::all([])),
-            secrets,
+            secrets: cloud_init.secrets,
+            config_maps: cloud_init.config_maps,
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
             provider: self.provider.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{Network, NetworkConfiguration, NetworkModel};
+use api::{MachineNetwork, Network, NetworkConfiguration, NetworkModel};
 
 use super::{Findings, first_duplicate};
 use crate::{
@@ -12,10 +12,15 @@ use crate::{
 
 pub(super) fn resolve(
     networks: Option<&[Network]>,
+    network: Option<&MachineNetwork>,
     known: &Known<NetworkConfiguration>,
     findings: &mut Findings,
 ) -> Vec<ResolvedInterface> {
     let networks = networks.unwrap_or_default();
+    let namespace = network_namespace(network);
+    if let Some(name) = namespace {
+        note_network_namespace(name, !networks.is_empty(), findings);
+    }
     if networks.is_empty() {
         return vec![ResolvedInterface {
             name: naming::POD_INTERFACE.to_owned(),
@@ -49,6 +54,28 @@ pub(super) fn resolve(
             }
         })
         .collect()
+}
+
+/// The NetworkNamespace that a Machine names.
+fn network_namespace(network: Option<&MachineNetwork>) -> Option<&str> {
+    let name = network?.network_namespace_name.as_deref();
+    name.filter(|name| !name.is_empty())
+}
+
+/// A NetworkNamespace does not decide the attachment yet: the Machine is on the pod network.
+fn note_network_namespace(name: &str, has_networks: bool, findings: &mut Findings) {
+    const PATH: &str = "spec.network.networkNamespaceName";
+    if has_networks {
+        findings.invalid(
+            PATH,
+            "networks and network.networkNamespaceName say the same thing: give one or the other",
+        );
+    } else {
+        findings.note(
+            PATH,
+            format!("NetworkNamespace {name:?} is not resolved: the machine is on the pod network"),
+        );
+    }
 }
 
 fn check_names(networks: &[Network], findings: &mut Findings) {

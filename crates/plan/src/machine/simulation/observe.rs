@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{
     Machine, NetworkConfiguration,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret},
+    core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     multus::NetworkAttachmentDefinition,
 };
@@ -16,7 +16,7 @@ use super::{Simulation, child};
 use crate::{
     Id,
     admission::machine::mac_addresses,
-    machine::{CloneSources, CloudInitSecret, Kind, Known, Observed, Surroundings},
+    machine::{CloneSources, CloudInitObjects, CloudInitSecret, Kind, Observed, Surroundings},
     network,
     simulation::Written,
 };
@@ -56,7 +56,7 @@ impl Simulation {
     pub fn observe<T>(
         &self,
         id: &Id,
-        secrets: Known<Secret>,
+        objects: CloudInitObjects,
         observe: impl FnOnce(Observed<'_>) -> T,
     ) -> Option<T> {
         let machine = self.machine(id)?;
@@ -69,7 +69,8 @@ impl Simulation {
                 machine_classes: self.view.classes.clone(),
                 storage_classes: self.storage_classes.clone(),
                 networks: self.view.networks(&id.namespace),
-                secrets,
+                secrets: objects.secrets,
+                config_maps: objects.config_maps,
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),
                 provider: self.view.provider.clone(),
