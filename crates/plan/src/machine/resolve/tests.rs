@@ -34,8 +34,9 @@ use super::{Resolution, resolve};
 use crate::{
     Quantity,
     machine::{
-        Attachment, Bootloader, CloneSources, DataVolumeContent, DiskType, ErrorType, Known, NetworkData, ResolvedMachine,
-        SizingSource, SpecError, Surroundings, UserData,
+        Attachment, Bootloader, CloneSources, DataVolumeContent, DiskType, ErrorType, Known,
+        NetworkData, ResolvedMachine, ResolvedSource, SizingSource, SpecError, Surroundings,
+        UserData,
     },
 };
 

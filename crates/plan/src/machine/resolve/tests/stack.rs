@@ -6,8 +6,14 @@ const IMAGE: &str = "https://factory.example.com/metal-amd64.iso";
 
 /// Boot numbers of disks and interfaces.
 fn boot(machine: &ResolvedMachine) -> Vec<(String, u32)> {
-    let disks = machine.disks.iter().map(|disk| (&disk.name, disk.boot_order));
-    let interfaces = machine.interfaces.iter().map(|it| (&it.name, it.boot_order));
+    let disks = machine
+        .disks
+        .iter()
+        .map(|disk| (&disk.name, disk.boot_order));
+    let interfaces = machine
+        .interfaces
+        .iter()
+        .map(|it| (&it.name, it.boot_order));
     disks
         .chain(interfaces)
         .filter_map(|(name, number)| Some((name.clone(), number?)))
@@ -173,7 +179,10 @@ fn an_unknown_word_is_a_missing_storage_class() {
 
 #[test]
 fn a_machine_of_the_stack_without_disks_has_a_root_disk() {
-    let class = class("large", json!({"cpu": {"cores": 4}, "memory": {"quantity": "8Gi"}}));
+    let class = class(
+        "large",
+        json!({"cpu": {"cores": 4}, "memory": {"quantity": "8Gi"}}),
+    );
     let cluster = Surroundings {
         machine_classes: Known::all([class]),
         ..cluster()
