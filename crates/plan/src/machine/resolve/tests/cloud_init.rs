@@ -45,7 +45,6 @@ fn a_secret_as_the_api_server_returns_it_is_read_too() {
 #[case(json!({"networkDataBase64": "/w=="}), "spec.cloudInit")]
 #[case(json!({"networkDataSecretRef": {"name": "absent"}}), "spec.cloudInit.networkDataSecretRef.name")]
 #[case(json!({"userDataConfigMapRef": {"name": "absent"}}), "spec.cloudInit.userDataConfigMapRef.name")]
-#[case(json!({"userDataConfigMapRef": {"name": "init", "key": "x"}}), "spec.cloudInit.userDataConfigMapRef.key")]
 #[case(
     json!({"secretRef": {"name": "bootstrap"}, "userDataSecretRef": {"name": "bootstrap"}}),
     "spec.cloudInit.userDataSecretRef"
