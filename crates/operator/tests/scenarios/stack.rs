@@ -7,7 +7,7 @@ use crate::{runner::run_scenario, scenario::Scenario};
 const IMAGE: &str = "https://factory.example.com/metal-amd64.iso";
 
 /// A Machine as talos-operator creates it: a Go client writes empty objects for fields that are not set.
-fn control_plane(name: &str, os: Value) -> Value {
+fn control_plane(name: &str, os: &Value) -> Value {
     let annotations = match os["imageID"].as_str() {
         Some(_) => json!({
             "kubevirt.io/boot-source": "datavolume",
@@ -55,7 +55,7 @@ async fn create(scenario: &Scenario, name: &str, os: Value) {
         },
     });
     scenario.create("MachineClass", class).await;
-    scenario.create("Machine", control_plane(name, os)).await;
+    scenario.create("Machine", control_plane(name, &os)).await;
 }
 
 async fn finish(scenario: &Scenario, name: &str) {

@@ -44,7 +44,9 @@ pub fn cloud_init_sources(machine: &Machine) -> impl Iterator<Item = CloudInitSo
         .filter(|_| !has_inline_user_data(machine))
         .and_then(user_data_source);
     let network_data = cloud_init
-        .filter(|it| !has_text(&it.network_data) && !has_text(&it.network_data_base64))
+        .filter(|it| {
+            !has_text(it.network_data.as_ref()) && !has_text(it.network_data_base64.as_ref())
+        })
         .and_then(network_data_source);
     user_data.into_iter().chain(network_data)
 }
@@ -68,7 +70,7 @@ pub(super) fn user_data_source(cloud_init: &CloudInit) -> Option<CloudInitSource
     Some(CloudInitSource {
         kind,
         name,
-        key: key_or(key, naming::USER_DATA_KEY),
+        key: key_or(key.as_deref(), naming::USER_DATA_KEY),
         path,
         what: "user data",
     })
@@ -87,19 +89,18 @@ pub(super) fn network_data_source(cloud_init: &CloudInit) -> Option<CloudInitSou
     Some(CloudInitSource {
         kind,
         name,
-        key: key_or(key, naming::NETWORK_DATA_KEY),
+        key: key_or(key.as_deref(), naming::NETWORK_DATA_KEY),
         path,
         what: "network data",
     })
 }
 
-fn key_or<'a>(key: &'a Option<String>, default: &'a str) -> &'a str {
-    let key = key.as_deref().filter(|key| !key.is_empty());
-    key.unwrap_or(default)
+fn key_or<'a>(key: Option<&'a str>, default: &'a str) -> &'a str {
+    key.filter(|key| !key.is_empty()).unwrap_or(default)
 }
 
-pub(super) fn has_text(text: &Option<String>) -> bool {
-    text.as_deref().is_some_and(|text| !text.is_empty())
+pub(super) fn has_text(text: Option<&String>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
 }
 
 /// The cloud-init Secret, as far as it is observed.

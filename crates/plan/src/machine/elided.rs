@@ -48,7 +48,7 @@ pub fn elide_cloud_init(machine: &mut Machine) {
     };
     let mut length = 0;
     let is_large = |data: &mut String| data.len() > LARGEST_CACHED;
-    if !has_text(&cloud_init.network_data)
+    if !has_text(cloud_init.network_data.as_ref())
         && let Some(encoded) = cloud_init.network_data_base64.take_if(is_large)
     {
         match decode_base64(&encoded).map(String::from_utf8) {
@@ -100,7 +100,8 @@ pub fn restore_cloud_init(cached: &mut Machine, whole: &Machine) {
 /// Whether the spec contains the user data.
 pub fn has_inline_user_data(machine: &Machine) -> bool {
     let cloud_init = machine.spec.cloud_init.as_ref();
-    cloud_init.is_some_and(|it| has_text(&it.user_data) || has_text(&it.user_data_base64))
+    cloud_init
+        .is_some_and(|it| has_text(it.user_data.as_ref()) || has_text(it.user_data_base64.as_ref()))
         || elided(&machine.metadata).is_some_and(|elided| elided.digest.is_some())
 }
 

@@ -51,7 +51,7 @@ pub(super) fn resolve(
     let elided = elided.and_then(|elided| elided.digest);
     let mut read =
         |inline: &Option<String>, base64: Inline<'_>, source: Option<CloudInitSource<'_>>| {
-            if let Some(inline) = given(inline) {
+            if let Some(inline) = given(inline.as_ref()) {
                 return Some(Data::Content(inline.clone().into_bytes()));
             }
             if let Some(encoded) = given(base64.encoded) {
@@ -61,14 +61,17 @@ pub(super) fn resolve(
         };
     let network_data = read(
         network_data,
-        Inline::new("spec.cloudInit.networkDataBase64", network_data_base64),
+        Inline::new(
+            "spec.cloudInit.networkDataBase64",
+            network_data_base64.as_ref(),
+        ),
         network_data_source(cloud_init),
     );
     let user_data = match elided {
         Some(digest) => Some(UserData::Elided(digest)),
         None => read(
             user_data,
-            Inline::new("spec.cloudInit.userDataBase64", user_data_base64),
+            Inline::new("spec.cloudInit.userDataBase64", user_data_base64.as_ref()),
             user_data_source(cloud_init),
         )
         .map(|data| match data {
@@ -78,13 +81,13 @@ pub(super) fn resolve(
     };
     let network_data = network_data.and_then(|data| match data {
         Data::Unread => Some(NetworkData::Unread),
-        Data::Content(content) => match String::from_utf8(content) {
-            Ok(text) => Some(NetworkData::Content(text)),
-            Err(_) => {
+        Data::Content(content) => {
+            let text = String::from_utf8(content).ok();
+            if text.is_none() {
                 findings.invalid("spec.cloudInit", "has network data that is not UTF-8 text");
-                None
             }
-        },
+            text.map(NetworkData::Content)
+        }
     });
     let user_data = user_data.or_else(|| {
         network_data
@@ -111,18 +114,18 @@ enum Data {
 }
 
 /// KubeVirt treats empty data as missing, and then reports an error.
-fn given(data: &Option<String>) -> Option<&String> {
-    data.as_ref().filter(|data| !data.is_empty())
+fn given(data: Option<&String>) -> Option<&String> {
+    data.filter(|data| !data.is_empty())
 }
 
 /// A field with data in base64.
 struct Inline<'a> {
     path: &'static str,
-    encoded: &'a Option<String>,
+    encoded: Option<&'a String>,
 }
 
 impl<'a> Inline<'a> {
-    fn new(path: &'static str, encoded: &'a Option<String>) -> Self {
+    fn new(path: &'static str, encoded: Option<&'a String>) -> Self {
         Self { path, encoded }
     }
 
@@ -141,9 +144,10 @@ impl<'a> Inline<'a> {
 /// Decodes base64, which may have line breaks.
 pub(in crate::machine) fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
     let is_break = |letter: char| matches!(letter, '\r' | '\n');
-    let encoded = match encoded.contains(is_break) {
-        true => Cow::from(encoded.replace(is_break, "")),
-        false => encoded.into(),
+    let encoded = if encoded.contains(is_break) {
+        Cow::from(encoded.replace(is_break, ""))
+    } else {
+        encoded.into()
     };
     STANDARD.decode(encoded.as_bytes()).ok()
 }
