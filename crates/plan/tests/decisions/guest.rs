@@ -171,10 +171,9 @@ fn a_virtual_machine_of_an_earlier_release_is_labelled_with_its_next_change() {
     let mut hash = Sha256::new();
     hash.update(body.len().to_le_bytes());
     hash.update(body.as_bytes());
-    let digest: String = hash.finalize()[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hash.finalize();
+    let digest: Vec<_> = digest[..16].iter().map(|it| format!("{it:02x}")).collect();
+    let digest = digest.concat();
     metadata["annotations"][labels::APPLIED] = digest.into();
     for field in ["annotations", "labels"] {
         world.vm["metadata"][field] = metadata[field].clone();
