@@ -101,6 +101,28 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A ConfigMap. `Debug` does not show its content, which may be user data.
+#[derive(Resource, Clone, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::ConfigMap")]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMap {
+    pub metadata: ObjectMeta,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub binary_data: BTreeMap<String, ByteString>,
+}
+
+impl fmt::Debug for ConfigMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
+        f.debug_struct("ConfigMap")
+            .field("metadata", &self.metadata)
+            .field("keys", &keys)
+            .finish_non_exhaustive()
+    }
+}
+
 #[derive(Resource, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::storage::v1::StorageClass")]
 #[serde(rename_all = "camelCase")]

@@ -322,6 +322,14 @@ pub enum VolumeSource {
         #[serde(skip_serializing_if = "Option::is_none")]
         network_data_secret_ref: Option<LocalSecret>,
     },
+    CloudInitConfigDrive {
+        /// Secret with the key `userdata`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        secret_ref: Option<LocalSecret>,
+        /// Secret with the key `networkdata`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        network_data_secret_ref: Option<LocalSecret>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,6 +43,10 @@ pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
 /// deleted when it is no longer listed; disks that come with a size may not.
 pub const LISTED_DISK: &str = "vitistack.io/listed-disk";
 
+/// Annotation on the volume of an installer image: `"true"`. It contains no user's data, so it is deleted
+/// once it is ejected and nobody uses it.
+pub const INSTALLER: &str = "vitistack.io/installer-image";
+
 /// Label on a disk that outlives its Machine on purpose: `"true"`.
 pub const RETAINED: &str = "vitistack.io/retained";
 
@@ -79,9 +83,22 @@ pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
 /// replaced by new disks.
 pub const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
 
+/// Annotation on a Machine: `"true"` once its operating system is installed. The installer image is then
+/// removed.
+pub const OS_INSTALLED: &str = "vitistack.io/os-installed";
+
+/// User's annotation on a Machine: `"true"` removes the installer image.
+pub const CDROM_EJECTED: &str = "vitistack.io/cdrom-ejected";
+
+/// Annotation on a Machine: `datavolume` if `spec.os.imageID` is an image that CDI imports.
+pub const BOOT_SOURCE: &str = "kubevirt.io/boot-source";
+
+/// Annotation on a Machine: where CDI imports the image from, `http`, `https` or `registry`.
+pub const BOOT_SOURCE_TYPE: &str = "kubevirt.io/boot-source-type";
+
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 15] = [
+pub const RESERVED: [&str; 16] = [
     MANAGED_BY,
     MACHINE,
     SOURCE_MACHINE,
@@ -89,6 +106,7 @@ pub const RESERVED: [&str; 15] = [
     NETWORK_CONFIGURATION,
     MACHINE_UID,
     LISTED_DISK,
+    INSTALLER,
     RETAINED,
     DELETE_WHEN_DETACHED,
     APPLIED,
@@ -104,7 +122,7 @@ mod tests {
     use super::*;
 
     /// Names that users set, and finalizers.
-    const NOT_RESERVED: [&str; 7] = [
+    const NOT_RESERVED: [&str; 11] = [
         CLUSTER_NAME,
         MACHINE_TEMPLATE,
         FINALIZER,
@@ -112,6 +130,10 @@ mod tests {
         FOLLOW_CLASS,
         ADOPT_DISKS,
         RECREATE_DISK,
+        OS_INSTALLED,
+        CDROM_EJECTED,
+        BOOT_SOURCE,
+        BOOT_SOURCE_TYPE,
     ];
 
     #[test]

@@ -22,10 +22,11 @@ pub use crds::{crds, kubevirt_crd};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 pub use kube::core::ObjectMeta;
 pub use machine::{
-    AccessMode, BootDevice, Bootloader, CloudInit, CloudInitSecretRef, Cpu, DeletionPolicy, Disk,
-    DiskBus, DiskSource, DiskStatus, DiskType, Domain, DomainMachine, EmptySource, Features,
-    Firmware, GuestAddresses, HttpSource, Machine, MachineNetwork, MachineNetworkInterface,
-    MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState,
+    AccessMode, Architecture, Backup, BootDevice, Bootloader, CloudInit, CloudInitConfigMapRef,
+    CloudInitSecretRef, CloudInitType, Cpu, CredentialsRef, DeletionPolicy, Disk, DiskBus,
+    DiskSource, DiskStatus, Domain, DomainMachine, EmptySource, Features, Firmware, GuestAddresses,
+    HttpSource, Machine, MachineNetwork, MachineNetworkInterface, MachineOs, MachineSpec,
+    MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState, ProviderConfig,
     RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources, VolumeMode,
 };
 pub use machine_class::{

@@ -4,18 +4,25 @@ mod cloud_init;
 mod disk;
 mod domain;
 mod network;
+mod stack;
 mod status;
 
-pub use cloud_init::{CloudInit, CloudInitSecretRef};
+use std::collections::BTreeMap;
+
+pub use cloud_init::{CloudInit, CloudInitConfigMapRef, CloudInitSecretRef, CloudInitType};
 pub use disk::{
-    AccessMode, Disk, DiskBus, DiskSource, DiskType, EmptySource, HttpSource, ObjectSource,
+    AccessMode, Disk, DiskBus, DiskSource, EmptySource, HttpSource, ObjectSource,
     RegistryPullMethod, RegistrySource, VolumeMode,
 };
 pub use domain::{Bootloader, Domain, DomainMachine, Features, Firmware};
 use kube::{CustomResource, KubeSchema};
-pub use network::{MachineNetwork, MachineNetworkInterface, Network, NetworkModel};
+pub use network::{Network, NetworkModel};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+pub use stack::{
+    Architecture, Backup, CredentialsRef, MachineNetwork, MachineNetworkInterface, MachineOs,
+    ProviderConfig,
+};
 pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
 
 use crate::{QuantityValue, rules};
@@ -142,10 +149,10 @@ pub struct MachineSpec {
     pub cpu: Option<Cpu>,
 
     /// Memory in bytes or as a quantity, which overrides that of the size. Alternative to
-    /// `resources.memory.size`.
+    /// `resources.memory.size`. 0 counts as not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(
-        validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES),
+        validation = Rule::new(rules::IS_AMOUNT_OR_ZERO).message(rules::AMOUNT_OR_BYTES),
         validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
     )]
     pub memory: Option<QuantityValue>,
@@ -168,11 +175,16 @@ pub struct MachineSpec {
     )]
     pub networks: Option<Vec<Network>>,
 
-    /// Network by NetworkNamespace, instead of `networks`.
+    /// Network by NetworkNamespace. Alternative to `networks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<MachineNetwork>,
 
-    /// Kinds of devices to boot from, in order. Defaults to the boot disk.
+    /// Operating system, and the image that installs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os: Option<MachineOs>,
+
+    /// Kinds of devices to boot from, in order. Defaults to the boot disk; with `os` or `network`, to the
+    /// boot disk and then the installer image or the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 3))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -200,6 +212,38 @@ pub struct MachineSpec {
     /// disk that is removed from `disks` is only detached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
+
+    /// Tags of the machine. Information only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<BTreeMap<String, String>>,
+
+    /// Machine type of a cloud provider. For other providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_type: Option<String>,
+
+    /// Configuration of a cloud provider. For other providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_config: Option<ProviderConfig>,
+
+    /// SSH keys. For other providers: use `cloudInit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh_keys: Option<Vec<String>>,
+
+    /// Script for the first boot. For other providers: use `cloudInit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
+
+    /// Security groups. For other providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security_groups: Option<Vec<String>>,
+
+    /// Whether the machine is monitored. For other providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<bool>,
+
+    /// Backups. For other providers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
 }
 
 /// CPU and memory that override those of the size.

@@ -12,6 +12,10 @@ macro_rules! bounded_quantity {
 pub(crate) const IS_DNS_NAME: &str =
     "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
 
+/// The same, or empty, which counts as not set.
+pub(crate) const IS_DNS_NAME_OR_EMPTY: &str =
+    "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')";
+
 pub(crate) const DNS_NAME: &str = "must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit";
 
 /// Is a DNS label (RFC 1123).
@@ -53,6 +57,13 @@ pub(crate) const IS_AMOUNT_OR_BYTES: &str = concat!(
 pub(crate) const AMOUNT_OR_BYTES: &str =
     "must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi";
 
+/// The same, or zero, which counts as not set.
+pub(crate) const IS_AMOUNT_OR_ZERO: &str = concat!(
+    "string(self).matches(",
+    bounded_quantity!(),
+    ") && (quantity(string(self)).compareTo(quantity('1Mi')) >= 0 || sign(quantity(string(self))) == 0)"
+);
+
 /// A number or string is a bound. Zero means no bound.
 pub(crate) const IS_BOUND: &str = concat!(
     "string(self).matches(",
@@ -60,9 +71,10 @@ pub(crate) const IS_BOUND: &str = concat!(
     ") && sign(quantity(string(self))) >= 0"
 );
 
-/// A disk does not shrink.
+/// A disk does not shrink. A change from one unit to the other is left to the operator, which never
+/// shrinks a disk.
 pub(crate) const GROWS: &str = concat!(
-    "!has(oldSelf.size) || has(self.size) && (!self.size.matches(",
+    "!has(oldSelf.size) || has(self.sizeGB) || has(self.size) && (!self.size.matches(",
     bounded_quantity!(),
     ") || !oldSelf.size.matches(",
     bounded_quantity!(),

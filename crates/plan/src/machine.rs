@@ -28,7 +28,9 @@ pub(crate) mod switches;
 pub use action::{Action, Kind, MetadataChange, Object, Step};
 pub use bootable::nothing_to_boot;
 pub use build::{MachineObjects, VolumeObject, build};
-pub use cloud_init_secret::{CloudInitSecret, SecretMetadata, secret_ref};
+pub use cloud_init_secret::{
+    CloudInitSecret, CloudInitSource, SecretMetadata, SourceKind, cloud_init_sources,
+};
 pub use digest_key::{DigestKey, has_keyed_digest};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
@@ -46,9 +48,12 @@ pub use resolve::{
     resolve,
 };
 pub use resolved::{
-    Attachment, Bootloader, CloudInit, DataVolumeContent, Identity, ResolvedDisk,
-    ResolvedInterface, ResolvedMachine, ResolvedNamespace, ResolvedSource, SizingSource, UserData,
+    Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
+    NetworkData, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
+    ResolvedSource, SizingSource, UserData,
 };
 pub use status::trim_addresses;
-pub use surroundings::{CloneSources, KeptInterface, Known, Lookup, Surroundings};
+pub use surroundings::{
+    CloneSources, CloudInitObjects, KeptInterface, Known, Lookup, Surroundings,
+};
 pub use switches::{ignored_switches, labels_not_passed_on};

@@ -18,6 +18,9 @@ pub const VLAN_BRIDGE: &str = "br0";
 /// Disk that comes with a template or instance type.
 pub const ROOT_DISK: &str = "root";
 
+/// Disk with the installer image.
+pub const INSTALLER_DISK: &str = "iso";
+
 /// Name of the claim or DataVolume behind a disk.
 pub fn claim(machine: &str, disk: &str) -> String {
     format!("{machine}-{disk}")

@@ -13,7 +13,11 @@ use crate::rules;
 #[x_kube(
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.bus) || self.bus != 'virtio'").message("a cdrom cannot be on the virtio bus: use sata or scsi"),
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.boot) || !self.boot").message("boot marks the disk to boot from; to boot from a cdrom put cdrom into bootOrder"),
+    validation = Rule::new("!has(self.size) || !has(self.sizeGB)").message("size and sizeGB say the same thing: give one or the other"),
+    validation = Rule::new("!has(self.bus) || !has(self.type) || !(self.type in ['virtio', 'nvme', 'sata', 'scsi'])").message("type names a bus: leave bus out, or use type disk"),
+    validation = Rule::new("!has(self.storageClass) || !has(self.type) || self.type in ['', 'disk', 'cdrom', 'virtio', 'nvme', 'sata', 'scsi']").message("type names a StorageClass: leave storageClass out, or use type disk"),
     validation = Rule::new(rules::GROWS).message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".size"),
+    validation = Rule::new("!has(oldSelf.sizeGB) || has(self.size) || has(self.sizeGB) && self.sizeGB >= oldSelf.sizeGB").message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".sizeGB"),
     validation = Rule::new("has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)").message("storageClass is immutable: a volume cannot move; add a disk under another name").field_path(".storageClass"),
     validation = Rule::new("has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)").message("accessMode is immutable: add a disk under another name").field_path(".accessMode"),
     validation = Rule::new("has(self.volumeMode) == has(oldSelf.volumeMode) && (!has(self.volumeMode) || self.volumeMode == oldSelf.volumeMode)").message("volumeMode is immutable: add a disk under another name").field_path(".volumeMode"),
@@ -38,6 +42,11 @@ pub struct Disk {
     )]
     pub size: Option<String>,
 
+    /// Size in GiB. Alternative to `size`.
+    #[serde(rename = "sizeGB", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_536))]
+    pub size_gb: Option<i32>,
+
     /// Name of the StorageClass. If not set or `default`: the class named `default`, else the cluster's
     /// default class. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,9 +62,11 @@ pub struct Disk {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<VolumeMode>,
 
-    /// Type of device in the guest. Defaults to disk.
+    /// Type of device in the guest: `disk` or `cdrom`. Also a bus (`virtio`, `sata`, `scsi`; `nvme` is
+    /// on virtio, since KubeVirt does not emulate it), or the name of a StorageClass. Defaults to disk.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub type_: Option<DiskType>,
+    #[schemars(length(max = 253))]
+    pub type_: Option<String>,
 
     /// Bus of the device. Defaults to virtio, and to sata for a cdrom.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,6 +80,25 @@ pub struct Disk {
     /// Initial content, which CDI writes once. If not set, the disk is empty. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<DiskSource>,
+
+    /// Name of the device in the guest, such as `/dev/vda`. For other providers: here the guest names
+    /// its devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+
+    /// Whether the disk is encrypted. For other providers: here the StorageClass decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted: Option<bool>,
+
+    /// IOPS. For other providers: here the StorageClass decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 64_000))]
+    pub iops: Option<i32>,
+
+    /// Throughput in MB/s. For other providers: here the StorageClass decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 125, max = 4_000))]
+    pub throughput: Option<i32>,
 }
 
 /// Initial content of a disk. Exactly one field must be set.
@@ -176,16 +206,6 @@ pub enum VolumeMode {
     Filesystem,
     /// As a raw device.
     Block,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(transform = omit_description)]
-pub enum DiskType {
-    /// A disk.
-    Disk,
-    /// A CD-ROM.
-    Cdrom,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

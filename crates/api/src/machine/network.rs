@@ -36,55 +36,6 @@ pub struct Network {
     pub mac_address: Option<String>,
 }
 
-/// Network of the machine, as other operators of the Viti stack give it.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineNetwork {
-    /// The NetworkNamespace in the Machine's namespace whose VLAN the machine attaches to. The operator
-    /// then records the machine's interface in a NetworkConfiguration of the Machine's name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
-    pub network_namespace_name: Option<String>,
-    /// For other providers; without effect here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vpc: Option<String>,
-    /// For other providers; without effect here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnet: Option<String>,
-    /// For other providers; without effect here.
-    #[serde(rename = "assignPublicIP", skip_serializing_if = "Option::is_none")]
-    pub assign_public_ip: Option<bool>,
-    /// For other providers; without effect here.
-    #[serde(rename = "publicIP", skip_serializing_if = "Option::is_none")]
-    pub public_ip: Option<String>,
-    /// For other providers; without effect here.
-    #[serde(rename = "privateIP", skip_serializing_if = "Option::is_none")]
-    pub private_ip: Option<String>,
-    /// For other providers; without effect here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    pub interfaces: Option<Vec<MachineNetworkInterface>>,
-}
-
-/// Interface for other providers.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineNetworkInterface {
-    /// Name of the interface.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Whether this is the primary interface.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub primary: Option<bool>,
-    /// Security groups.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
-    pub security_groups: Option<Vec<String>>,
-    /// Subnet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnet: Option<String>,
-}
-
 /// Model of a network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -21,7 +21,7 @@ use self::{
 };
 pub(super) use self::{
     owner::{read_machine, write_status},
-    secret::read_secret,
+    secret::{read_cloud_init, read_config_map, read_secret},
 };
 use super::{
     paths::{self, Owner},

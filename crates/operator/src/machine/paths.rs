@@ -55,6 +55,10 @@ pub(super) fn object(kind: Kind, namespace: &str, name: &str) -> String {
     format!("{}/{name}", collection(kind, namespace))
 }
 
+pub(super) fn config_maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
 pub(super) fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }

@@ -1,28 +1,31 @@
-//! Cache of the Secrets that Machines refer to for user data.
+//! Cache of the Secrets and ConfigMaps that Machines refer to for cloud-init data.
 //!
 //! They are not watched, since they do not have the operator's label: each is read when it is first
-//! needed and when its Machine changes. A Secret that is missing or lacks the key is read again with
-//! growing delay.
+//! needed and when its Machine changes. One that is missing or lacks the key is read again with growing
+//! delay.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{Machine, core::Secret};
+use api::{
+    Machine,
+    core::{ConfigMap, Secret},
+};
 use apimachinery::retry_ledger::RetryLedger;
-use plan::machine::{Known, Lookup, secret_ref};
+use plan::machine::{CloudInitObjects, CloudInitSource, SourceKind, cloud_init_sources};
 use runtime::{backoff::Schedule, cache::Key};
 use tokio::time::Instant;
 
-/// Delays until a Secret that is missing or lacks the key is read again.
+/// Delays until an object that is missing or lacks the key is read again.
 const REREAD: Schedule = Schedule {
     first: Duration::from_secs(1),
     cap: Duration::from_secs(30),
 };
 
-/// Secrets that were read, by Machine.
+/// Objects that were read, by Machine.
 #[derive(Default)]
 pub(super) struct Secrets {
     cached: BTreeMap<Key, CachedSecret>,
-    /// Machines whose Secret could not be read, is missing, or lacks the key.
+    /// Machines of which an object could not be read, is missing, or lacks the key.
     retries: RetryLedger<Key, (), Instant>,
     /// UID of the instance whose cloud-init Secret was verified, and when. Used only where the
     /// operator's Secrets are not watched.
@@ -31,18 +34,24 @@ pub(super) struct Secrets {
 
 struct CachedSecret {
     generation: Option<i64>,
-    /// None if the read failed: then it is not known whether the Secret exists.
-    secrets: Option<Known<Secret>>,
+    /// None if the read failed: then it is not known whether the objects exist.
+    objects: Option<CloudInitObjects>,
 }
 
-/// State of the Secret that a Machine refers to.
+/// An object that was read; none if it does not exist.
+pub(super) enum ReadObject {
+    Secret(String, Option<Secret>),
+    ConfigMap(String, Option<ConfigMap>),
+}
+
+/// State of the objects that a Machine refers to.
 pub(super) enum SecretState {
-    /// The Machine refers to no Secret, or does not use it.
+    /// The Machine refers to no object, or does not use it.
     NotNeeded,
-    /// The Secret was read, or is missing.
-    Known(Known<Secret>),
-    /// The Secret of this name has not been read.
-    Unread(String),
+    /// The objects were read, or are missing.
+    Known(CloudInitObjects),
+    /// The objects of these names have not been read.
+    Unread(Vec<(SourceKind, String)>),
     /// The read failed.
     Unreadable { retry_at: Instant },
 }
@@ -50,19 +59,23 @@ pub(super) enum SecretState {
 impl Secrets {
     pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> SecretState {
         let is_deleted = machine.metadata.deletion_timestamp.is_some();
-        let Some((name, _)) = secret_ref(machine).filter(|_| !is_deleted) else {
+        let named: Vec<_> = cloud_init_sources(machine)
+            .filter(|_| !is_deleted)
+            .map(|source| (source.kind, source.name.to_owned()))
+            .collect();
+        if named.is_empty() {
             self.cached.remove(key);
             self.retries.clear(key);
             return SecretState::NotNeeded;
-        };
+        }
         let retry_at = self.retries.retry_at(key);
         let cached = self.cached.get(key).filter(|cached| {
             cached.generation == machine.metadata.generation && retry_at.is_none_or(|at| at > now)
         });
         match cached {
-            None => SecretState::Unread(name.to_owned()),
-            Some(cached) => match &cached.secrets {
-                Some(secrets) => SecretState::Known(secrets.clone()),
+            None => SecretState::Unread(named),
+            Some(cached) => match &cached.objects {
+                Some(objects) => SecretState::Known(objects.clone()),
                 None => SecretState::Unreadable {
                     retry_at: retry_at.unwrap_or(now),
                 },
@@ -75,33 +88,34 @@ impl Secrets {
         key: &Key,
         machine: Option<&Machine>,
         generation: Option<i64>,
-        read: kube::Result<Option<Secret>>,
+        read: kube::Result<Vec<ReadObject>>,
         now: Instant,
     ) {
-        let Some((name, data_key)) = machine.and_then(secret_ref) else {
+        let sources: Vec<_> = machine.into_iter().flat_map(cloud_init_sources).collect();
+        if sources.is_empty() {
             return;
-        };
-        let secrets = match read {
-            Ok(Some(secret)) => {
-                let secret = Arc::new(slim(secret, data_key));
-                Some(Known::all([(name.to_owned(), secret)]))
-            }
-            Ok(None) => Some(Known::all([])),
+        }
+        let objects = match read {
+            Ok(read) => Some(slim(read, &sources)),
             Err(error) => {
-                // A decoding error may quote the Secret.
+                // A decoding error may quote the object.
                 let error = match error {
-                    kube::Error::SerdeError(_) => "the answer is not a valid Secret".to_owned(),
+                    kube::Error::SerdeError(_) => "the answer is not a valid object".to_owned(),
                     error => error.to_string(),
                 };
-                tracing::warn!(machine = %key.name, namespace = %key.namespace, secret = name,
-                    "cannot read Secret {}/{name} of Machine {}: {error}", key.namespace, key.name);
+                let named: Vec<_> = sources
+                    .iter()
+                    .map(|source| format!("{} {}/{}", source.kind, key.namespace, source.name))
+                    .collect();
+                let named = named.join(" or ");
+                tracing::warn!(machine = %key.name, namespace = %key.namespace,
+                    "cannot read {named} of Machine {}: {error}", key.name);
                 None
             }
         };
-        let has_key = match secrets.as_ref().map(|secrets| secrets.get(name)) {
-            Some(Lookup::Found(secret)) => secret.data.contains_key(data_key),
-            Some(Lookup::Missing | Lookup::Unknown) | None => false,
-        };
+        let has_key = objects
+            .as_ref()
+            .is_some_and(|objects| sources.iter().all(|source| objects.has_key(source)));
         if has_key {
             self.retries.clear(key);
         } else {
@@ -110,12 +124,12 @@ impl Secrets {
         }
         let cached = CachedSecret {
             generation,
-            secrets,
+            objects,
         };
         self.cached.insert(key.clone(), cached);
     }
 
-    /// Time of the next read of a missing Secret.
+    /// Time of the next read of a missing object.
     pub(super) fn retry_at(&self, key: &Key) -> Option<Instant> {
         self.retries.retry_at(key)
     }
@@ -144,13 +158,36 @@ impl Secrets {
     }
 }
 
-/// Drops everything but the key that the Machine uses.
-fn slim(mut secret: Secret, key: &str) -> Secret {
-    secret.metadata = api::ObjectMeta {
-        name: secret.metadata.name,
+/// The objects with only the keys that the Machine uses.
+fn slim(read: Vec<ReadObject>, sources: &[CloudInitSource<'_>]) -> CloudInitObjects {
+    let named = |name: &str| api::ObjectMeta {
+        name: Some(name.to_owned()),
         ..api::ObjectMeta::default()
     };
-    secret.data.retain(|name, _| name == key);
-    secret.string_data.clear();
-    secret
+    let mut objects = CloudInitObjects::none();
+    for object in read {
+        match object {
+            ReadObject::Secret(name, Some(mut secret)) => {
+                let is_used = |key: &str| uses(sources, SourceKind::Secret, &name, key);
+                secret.metadata = named(&name);
+                secret.data.retain(|key, _| is_used(key));
+                secret.string_data.clear();
+                objects.secrets.insert(name, Arc::new(secret));
+            }
+            ReadObject::ConfigMap(name, Some(mut map)) => {
+                let is_used = |key: &str| uses(sources, SourceKind::ConfigMap, &name, key);
+                map.metadata = named(&name);
+                map.data.retain(|key, _| is_used(key));
+                map.binary_data.retain(|key, _| is_used(key));
+                objects.config_maps.insert(name, Arc::new(map));
+            }
+            ReadObject::Secret(_, None) | ReadObject::ConfigMap(_, None) => {}
+        }
+    }
+    objects
+}
+
+fn uses(sources: &[CloudInitSource<'_>], kind: SourceKind, name: &str, key: &str) -> bool {
+    let mut sources = sources.iter();
+    sources.any(|source| source.kind == kind && source.name == name && source.key == key)
 }

@@ -43,6 +43,7 @@ mod power;
 mod process;
 mod providers;
 mod spec_changes;
+mod stack;
 
 use harness::{Suite, fault_injection, runner};
 

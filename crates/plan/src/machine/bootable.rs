@@ -1,9 +1,9 @@
 //! Detection of Machines that have nothing to boot.
 
-use api::{DiskType, Machine, labels};
+use api::{Machine, labels};
 
 use super::{
-    DataVolumeContent, Note, ResolvedDisk, ResolvedMachine, ResolvedSource,
+    DataVolumeContent, DiskType, Note, ResolvedDisk, ResolvedMachine, ResolvedSource,
     switches::is_switched_on,
 };
 

@@ -1,22 +1,106 @@
-//! Observed state of the cloud-init Secret, from its metadata: its data is not read.
+//! Objects that a Machine's cloud-init data comes from, and the observed state of the Secret that the
+//! operator writes it to, from its metadata: its data is not read.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
-use api::{Machine, ObjectMeta, labels};
+use api::{CloudInit, Machine, ObjectMeta, labels};
 use serde_json::Value;
 
 use super::has_inline_user_data;
 use crate::naming;
 
-/// Name of the Secret with a Machine's user data, and the key in it.
-pub fn secret_ref(machine: &Machine) -> Option<(&str, &str)> {
-    let cloud_init = machine.spec.cloud_init.as_ref()?;
-    let reference = cloud_init
-        .secret_ref
-        .as_ref()
-        .filter(|_| !has_inline_user_data(machine))?;
-    let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
-    Some((&reference.name, key))
+/// Kind of an object with cloud-init data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    Secret,
+    ConfigMap,
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+        })
+    }
+}
+
+/// Key of an object in the Machine's namespace with cloud-init data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloudInitSource<'a> {
+    pub kind: SourceKind,
+    pub name: &'a str,
+    pub key: &'a str,
+    /// Field of the spec.
+    pub(super) path: &'static str,
+    /// What the key contains, for messages.
+    pub(super) what: &'static str,
+}
+
+/// The objects with a Machine's cloud-init data. Data in the spec takes precedence.
+pub fn cloud_init_sources(machine: &Machine) -> impl Iterator<Item = CloudInitSource<'_>> {
+    let cloud_init = machine.spec.cloud_init.as_ref();
+    let user_data = cloud_init
+        .filter(|_| !has_inline_user_data(machine))
+        .and_then(user_data_source);
+    let network_data = cloud_init
+        .filter(|it| {
+            !has_text(it.network_data.as_ref()) && !has_text(it.network_data_base64.as_ref())
+        })
+        .and_then(network_data_source);
+    user_data.into_iter().chain(network_data)
+}
+
+pub(super) fn user_data_source(cloud_init: &CloudInit) -> Option<CloudInitSource<'_>> {
+    let secrets = [
+        ("spec.cloudInit.secretRef", &cloud_init.secret_ref),
+        (
+            "spec.cloudInit.userDataSecretRef",
+            &cloud_init.user_data_secret_ref,
+        ),
+    ];
+    let mut secrets = secrets.into_iter();
+    let secret = secrets.find_map(|(path, it)| Some((path, it.as_ref()?)));
+    let secret = secret.map(|(path, it)| (SourceKind::Secret, path, &it.name, &it.key));
+    let config_map = cloud_init.user_data_config_map_ref.as_ref().map(|it| {
+        let path = "spec.cloudInit.userDataConfigMapRef";
+        (SourceKind::ConfigMap, path, &it.name, &it.key)
+    });
+    let (kind, path, name, key) = secret.or(config_map)?;
+    Some(CloudInitSource {
+        kind,
+        name,
+        key: key_or(key.as_deref(), naming::USER_DATA_KEY),
+        path,
+        what: "user data",
+    })
+}
+
+pub(super) fn network_data_source(cloud_init: &CloudInit) -> Option<CloudInitSource<'_>> {
+    let secret = cloud_init.network_data_secret_ref.as_ref().map(|it| {
+        let path = "spec.cloudInit.networkDataSecretRef";
+        (SourceKind::Secret, path, &it.name, &it.key)
+    });
+    let config_map = cloud_init.network_data_config_map_ref.as_ref().map(|it| {
+        let path = "spec.cloudInit.networkDataConfigMapRef";
+        (SourceKind::ConfigMap, path, &it.name, &it.key)
+    });
+    let (kind, path, name, key) = secret.or(config_map)?;
+    Some(CloudInitSource {
+        kind,
+        name,
+        key: key_or(key.as_deref(), naming::NETWORK_DATA_KEY),
+        path,
+        what: "network data",
+    })
+}
+
+fn key_or<'a>(key: Option<&'a str>, default: &'a str) -> &'a str {
+    key.filter(|key| !key.is_empty()).unwrap_or(default)
+}
+
+pub(super) fn has_text(text: Option<&String>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
 }
 
 /// The cloud-init Secret, as far as it is observed.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use api::{Machine, ObjectMeta};
 
-use super::plan::compare;
+use super::{cloud_init_secret::has_text, plan::compare, resolve::decode_base64};
 
 /// Larger cloud-init data is not cached.
 const LARGEST_CACHED: usize = 16 * 1024;
@@ -47,21 +47,43 @@ pub fn elide_cloud_init(machine: &mut Machine) {
         return;
     };
     let mut length = 0;
+    let is_large = |data: &mut String| data.len() > LARGEST_CACHED;
+    if !has_text(cloud_init.network_data.as_ref())
+        && let Some(encoded) = cloud_init.network_data_base64.take_if(is_large)
+    {
+        match decode_base64(&encoded).map(String::from_utf8) {
+            Some(Ok(decoded)) => cloud_init.network_data = Some(decoded),
+            // It is small again once the error is corrected.
+            Some(Err(_)) | None => cloud_init.network_data_base64 = Some(encoded),
+        }
+    }
     if let Some(network_data) = &mut cloud_init.network_data
         && network_data.len() > LARGEST_CACHED
     {
         length += network_data.len();
         *network_data = bounded(network_data).into_owned();
     }
-    let is_large = |data: &mut String| data.len() > LARGEST_CACHED;
-    let user_data = cloud_init.user_data.take_if(is_large);
-    length += user_data.as_ref().map_or(0, String::len);
+    let user_data = match &cloud_init.user_data {
+        Some(text) if !text.is_empty() => {
+            let text = cloud_init.user_data.take_if(is_large);
+            text.map(String::into_bytes)
+        }
+        _ => {
+            let encoded = cloud_init.user_data_base64.as_deref();
+            let large = encoded.filter(|encoded| encoded.len() > LARGEST_CACHED);
+            large.and_then(decode_base64)
+        }
+    };
+    if user_data.is_some() {
+        cloud_init.user_data_base64 = None;
+    }
+    length += user_data.as_ref().map_or(0, Vec::len);
     if length == 0 {
         return;
     }
     let uid = machine.metadata.uid.as_deref().unwrap_or_default();
     let network_data = cloud_init.network_data.as_deref().unwrap_or_default();
-    let digest = user_data.map(|data| digest(uid, data.as_bytes(), network_data));
+    let digest = user_data.map(|data| digest(uid, &data, network_data));
     let note = format!("{length} {}", digest.unwrap_or_default());
     let annotations = machine.metadata.annotations.get_or_insert_default();
     annotations.insert(ANNOTATION.to_owned(), note);
@@ -78,8 +100,8 @@ pub fn restore_cloud_init(cached: &mut Machine, whole: &Machine) {
 /// Whether the spec contains the user data.
 pub fn has_inline_user_data(machine: &Machine) -> bool {
     let cloud_init = machine.spec.cloud_init.as_ref();
-    let inline = cloud_init.and_then(|cloud_init| cloud_init.user_data.as_deref());
-    inline.is_some_and(|inline| !inline.is_empty())
+    cloud_init
+        .is_some_and(|it| has_text(it.user_data.as_ref()) || has_text(it.user_data_base64.as_ref()))
         || elided(&machine.metadata).is_some_and(|elided| elided.digest.is_some())
 }
 

@@ -9,8 +9,10 @@ pub(crate) mod class;
 mod cloud_init;
 mod disks;
 mod domain;
+mod installer;
 pub(crate) mod networks;
 pub(crate) mod sizing;
+mod unsupported;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use api::{Machine, MachineSpec, labels};
+pub(super) use cloud_init::decode_base64;
 
 use super::{
     Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings,
@@ -58,6 +61,7 @@ pub fn resolve(
         disks,
         networks,
         network,
+        os,
         boot_order,
         cloud_init,
         domain,
@@ -65,6 +69,16 @@ pub fn resolve(
         // Triggers an action, and is not part of the machine's definition.
         restarted_at: _,
         deletion_policy: _,
+        // Information for users and other programs.
+        tags: _,
+        // For other providers: `unsupported` notes that they have no effect.
+        machine_type: _,
+        provider_config: _,
+        ssh_keys: _,
+        user_data: _,
+        security_groups: _,
+        monitoring: _,
+        backup: _,
     } = &machine.spec;
     let mut findings = Findings::default();
     let identity = identity(machine);
@@ -80,12 +94,15 @@ pub fn resolve(
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
         sizing.as_ref(),
+        is_of_stack(&machine.spec),
         &identity,
         surroundings,
         &mut findings,
     );
+    installer::add(machine, &mut disks, &mut findings);
     boot::number(
         boot_order.as_deref(),
+        is_of_stack(&machine.spec) && installer::image(os.as_ref()).is_none(),
         &mut disks,
         &mut interfaces,
         &mut findings,
@@ -94,10 +111,11 @@ pub fn resolve(
         cloud_init.as_ref(),
         elided(&machine.metadata),
         &identity.name,
-        &surroundings.secrets,
+        surroundings,
         &mut findings,
     );
     let hardware = domain::resolve(domain.as_ref(), &mut findings);
+    unsupported::note(&machine.spec, &mut findings);
 
     match sizing {
         Some(sizing) if findings.errors.is_empty() => Ok(Resolution {
@@ -140,13 +158,15 @@ pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline
     // `resolve` reports the errors.
     let mut findings = Findings::default();
     let sizing = sizing::resolve(&machine.spec, surroundings, &mut findings);
-    let disks = disks::resolve(
+    let mut disks = disks::resolve(
         machine.spec.disks.as_deref().unwrap_or_default(),
         sizing.as_ref(),
+        is_of_stack(&machine.spec),
         &identity(machine),
         surroundings,
         &mut findings,
     );
+    installer::add(machine, &mut disks, &mut findings);
     Outline {
         disks: disks.found.into_iter().map(|disk| disk.resolved).collect(),
         memory: sizing.map(|sizing| sizing.memory),
@@ -181,6 +201,13 @@ impl Findings {
             message: message.into(),
         });
     }
+}
+
+/// Whether a spec uses the fields by which other programs of the Viti stack describe boot and network.
+/// They expect it to boot from the network if it has no image. Go clients write both fields even if they
+/// are empty, and the specification has neither.
+fn is_of_stack(spec: &MachineSpec) -> bool {
+    spec.network.is_some() || spec.os.is_some()
 }
 
 fn identity(machine: &Machine) -> Identity {

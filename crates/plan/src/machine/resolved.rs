@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    AccessMode, DiskBus, DiskType, HttpSource, NetworkModel, ObjectSource, PowerState,
+    AccessMode, CloudInitType, DiskBus, HttpSource, NetworkModel, ObjectSource, PowerState,
     RegistrySource, VolumeMode, kubevirt::CpuTopology,
 };
 
@@ -104,8 +104,18 @@ pub struct ResolvedDisk {
     pub source: ResolvedSource,
     /// Position in the boot order, from 1.
     pub boot_order: Option<u32>,
-    /// Whether the spec lists it; otherwise it comes with the size.
-    pub is_listed: bool,
+    pub origin: DiskOrigin,
+}
+
+/// Why a Machine has a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskOrigin {
+    /// It comes with the size.
+    Size,
+    /// The spec lists it.
+    Listed,
+    /// It is the image that installs the operating system, and contains no user's data.
+    Installer,
 }
 
 /// Initial content of a disk.
@@ -174,13 +184,15 @@ pub enum Attachment {
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct CloudInit {
+    pub type_: CloudInitType,
     pub user_data: Option<UserData>,
-    pub network_data: Option<String>,
+    pub network_data: Option<NetworkData>,
 }
 
 impl fmt::Debug for CloudInit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CloudInit")
+            .field("type_", &self.type_)
             .field("user_data", &self.user_data.is_some())
             .field("network_data", &self.network_data.is_some())
             .finish()
@@ -190,10 +202,34 @@ impl fmt::Debug for CloudInit {
 #[derive(Clone, PartialEq, Eq)]
 pub enum UserData {
     Content(Vec<u8>),
-    /// In a Secret that is not read; only offline.
+    /// In an object that is not read; only offline.
     Unread,
     /// Elided from the cached Machine. This is the digest of all cloud-init data.
     Elided(String),
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum NetworkData {
+    Content(String),
+    /// In an object that is not read; only offline.
+    Unread,
+}
+
+impl NetworkData {
+    /// The content; empty if it is not read.
+    pub(crate) fn content(&self) -> &str {
+        match self {
+            Self::Content(content) => content,
+            Self::Unread => "",
+        }
+    }
+}
+
+/// Type of device in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskType {
+    Disk,
+    Cdrom,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

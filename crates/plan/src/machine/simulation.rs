@@ -65,6 +65,11 @@ pub fn secret(namespace: &str, name: &str) -> Id {
     Id::new("", "Secret", namespace, name)
 }
 
+/// Identity of the ConfigMap of this name.
+pub(super) fn config_map(namespace: &str, name: &str) -> Id {
+    Id::new("", "ConfigMap", namespace, name)
+}
+
 pub(super) fn is_machine(id: &Id) -> bool {
     id.is(labels::DOMAIN, "Machine")
 }

@@ -7,17 +7,17 @@ use std::{
 
 use api::{
     Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
-    core::{ObservedClaim, Secret, StorageClass},
+    core::{ConfigMap, ObservedClaim, Secret, StorageClass},
 };
 
-use super::{Attachment, Provider};
+use super::{Attachment, CloudInitSource, Provider, SourceKind};
 use crate::naming;
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The objects that a Machine may refer to, as far as they are known.
 ///
-/// `networks`, `network_namespaces` and `secrets` are those of the Machine's namespace.
+/// `networks`, `network_namespaces`, `secrets` and `config_maps` are those of the Machine's namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     pub machine_classes: Known<MachineClass>,
@@ -25,6 +25,7 @@ pub struct Surroundings {
     pub networks: Known<NetworkConfiguration>,
     pub network_namespaces: Known<NetworkNamespace>,
     pub secrets: Known<Secret>,
+    pub config_maps: Known<ConfigMap>,
     /// The interface that the Machine has already, if its network is that of a NetworkNamespace.
     pub kept_interface: KeptInterface,
     /// StorageClasses of the existing disks, by disk name. Existing disks keep their class, even if it
@@ -42,6 +43,40 @@ pub struct KeptInterface {
     pub attachment: Option<Attachment>,
     /// From the VirtualMachine, else from the address ledger.
     pub mac_address: Option<String>,
+}
+
+/// Objects that a Machine's cloud-init data comes from.
+#[derive(Clone, Debug, Default)]
+pub struct CloudInitObjects {
+    pub secrets: Known<Secret>,
+    pub config_maps: Known<ConfigMap>,
+}
+
+impl CloudInitObjects {
+    /// The Machine refers to none.
+    pub fn none() -> Self {
+        Self {
+            secrets: Known::all([]),
+            config_maps: Known::all([]),
+        }
+    }
+
+    /// Whether the object of a source is known to have its key.
+    pub fn has_key(&self, source: &CloudInitSource<'_>) -> bool {
+        let CloudInitSource { name, key, .. } = *source;
+        match source.kind {
+            SourceKind::Secret => match self.secrets.get(name) {
+                Lookup::Found(secret) => secret.data.contains_key(key),
+                Lookup::Missing | Lookup::Unknown => false,
+            },
+            SourceKind::ConfigMap => match self.config_maps.get(name) {
+                Lookup::Found(map) => {
+                    map.data.contains_key(key) || map.binary_data.contains_key(key)
+                }
+                Lookup::Missing | Lookup::Unknown => false,
+            },
+        }
+    }
 }
 
 /// Namespaces that disks may be cloned from, besides the Machine's own.

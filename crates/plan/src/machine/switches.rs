@@ -5,7 +5,12 @@ use api::{Machine, ObjectMeta, labels};
 use super::Note;
 
 /// All switches with the value `"true"`.
-const SWITCHES: [&str; 2] = [labels::ADOPT_DISKS, labels::FOLLOW_CLASS];
+const SWITCHES: [&str; 4] = [
+    labels::ADOPT_DISKS,
+    labels::CDROM_EJECTED,
+    labels::FOLLOW_CLASS,
+    labels::OS_INSTALLED,
+];
 
 const ON: &str = "true";
 

@@ -233,7 +233,9 @@ fn detached() -> World {
         Some(json!(object)).filter(|object| object["kind"] == "VirtualMachine")
     });
     let vm = vm.unwrap();
-    world.vm["metadata"]["annotations"] = vm["metadata"]["annotations"].clone();
+    for field in ["annotations", "labels"] {
+        world.vm["metadata"][field] = vm["metadata"][field].clone();
+    }
     world.vm["spec"] = vm["spec"].clone();
     world
 }

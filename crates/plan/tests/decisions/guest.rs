@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::labels;
 use plan::machine::{Action, Object};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::world::{BEFORE, NOW, World, has};
 
@@ -170,4 +171,47 @@ fn cloud_init_data_that_moves_from_one_part_to_another_has_another_digest() {
     };
     assert_eq!(digest("a", "bc"), digest("a", "bc"));
     assert_ne!(digest("a", "bc"), digest("ab", "c"));
+}
+
+/// The VirtualMachine that the plan writes.
+fn written(world: &World) -> Option<Value> {
+    let mut steps = world.plan().steps.into_iter();
+    steps.find_map(|step| match step.action {
+        Action::Apply { object, .. } => {
+            Some(json!(object)).filter(|it| it["kind"] == "VirtualMachine")
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn a_virtual_machine_of_an_earlier_release_is_labelled_with_its_next_change() {
+    let mut world = World::running();
+    let vm = written(&world).unwrap();
+    let (mut metadata, mut spec) = (vm["metadata"].clone(), vm["spec"].clone());
+    let without = |entries: &mut Value, name: &str| entries.as_object_mut().unwrap().remove(name);
+    without(&mut metadata["labels"], labels::SOURCE_MACHINE).unwrap();
+    let template = &mut spec["template"]["metadata"]["labels"];
+    without(template, labels::SOURCE_MACHINE).unwrap();
+    without(&mut metadata["annotations"], labels::APPLIED).unwrap();
+    let body = json!({
+        "annotations": metadata["annotations"], "labels": metadata["labels"], "spec": spec,
+    });
+    let body = body.to_string();
+    let mut hash = Sha256::new();
+    hash.update(body.len().to_le_bytes());
+    hash.update(body.as_bytes());
+    let digest = hash.finalize();
+    let digest: Vec<_> = digest[..16].iter().map(|it| format!("{it:02x}")).collect();
+    let digest = digest.concat();
+    metadata["annotations"][labels::APPLIED] = digest.into();
+    for field in ["annotations", "labels"] {
+        world.vm["metadata"][field] = metadata[field].clone();
+    }
+    world.vm["spec"] = spec;
+    assert_eq!(written(&world), None, "an upgrade changes nothing");
+    world.machine["spec"]["memory"] = "3Gi".into();
+    let vm = written(&world).unwrap();
+    let label = &vm["metadata"]["labels"][labels::SOURCE_MACHINE];
+    assert_eq!(label, "web");
 }

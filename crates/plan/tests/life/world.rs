@@ -11,8 +11,8 @@ use api::{
 use plan::{
     Id,
     machine::{
-        Action, Age, Installed, Kind, Known, LiveReferences, Object, Observed, Plan, Provider,
-        References, plan,
+        Action, Age, CloudInitObjects, Installed, Kind, Known, LiveReferences, Object, Observed,
+        Plan, Provider, References, plan,
         simulation::{self, Simulation},
     },
 };
@@ -250,7 +250,7 @@ impl World {
     /// The plan for the current world; `None` if there is no Machine.
     pub(crate) fn plan(&self) -> Option<Plan> {
         self.simulation
-            .observe(&machine(), Known::all([]), |observed| {
+            .observe(&machine(), CloudInitObjects::none(), |observed| {
                 let references = self.references.as_ref().map(|found| LiveReferences {
                     found,
                     age: if self.is_fresh.take() {

@@ -108,6 +108,7 @@ fn surroundings() -> Surroundings {
         storage_classes: Known::all([("fast".to_owned(), Arc::new(class))]),
         networks: Known::all([]),
         secrets: Known::all([]),
+        config_maps: Known::all([]),
         kept_classes: BTreeMap::new(),
         clone_sources: plan::machine::CloneSources::default(),
         provider: plan::machine::Provider::default(),

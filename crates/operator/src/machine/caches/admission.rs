@@ -8,7 +8,7 @@ use plan::{
         machine::{self, mac_addresses, virtual_machine},
         machine_class,
     },
-    machine::{Known, Lookup, is_running, snapshot_class_name},
+    machine::{CloudInitObjects, Lookup, is_running, snapshot_class_name},
 };
 use runtime::cache::Key;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ impl Caches {
         let volumes = self.data_volumes.by_index(&key);
         let volumes = volumes.filter_map(|(_, volume)| volume.unpack());
         Some(machine::ReviewContext {
-            surroundings: self.surroundings(&key.namespace, Known::default()),
+            surroundings: self.surroundings(&key.namespace, CloudInitObjects::default()),
             claims,
             data_volumes: volumes.collect(),
             others: self.rivals(&key, machine),

@@ -5,12 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use api::{
     Machine, NetworkConfiguration, ObjectMeta,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret},
+    core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Installed, KeptInterface, Kind, Known, Observed, Refusal, Surroundings, vlan_of},
+    machine::{
+        CloudInitObjects, Installed, KeptInterface, Kind, Known, Observed, Refusal, Surroundings,
+        vlan_of,
+    },
     network,
 };
 use runtime::cache::Key;
@@ -98,13 +101,13 @@ impl Caches {
         &'a self,
         machine: &'a Machine,
         children: &'a Children,
-        secrets: Known<Secret>,
+        cloud_init: CloudInitObjects,
         refusal: Option<&'a Refusal>,
     ) -> Observed<'a> {
         let key = Key::of(&machine.metadata);
         let namespace = &key.namespace;
         let networks = machine.spec.networks.iter().flatten();
-        let surroundings = self.surroundings(namespace, secrets);
+        let surroundings = self.surroundings(namespace, cloud_init);
         let vlan = vlan_of(machine, &surroundings.network_namespaces);
         let names = networks.map(|network| network.network_name.as_str());
         let attachments = names
@@ -157,7 +160,11 @@ impl Caches {
     }
 
     /// Objects that Machines of a namespace may refer to.
-    pub(super) fn surroundings(&self, namespace: &str, secrets: Known<Secret>) -> Surroundings {
+    pub(super) fn surroundings(
+        &self,
+        namespace: &str,
+        cloud_init: CloudInitObjects,
+    ) -> Surroundings {
         let networks = self.known_networks.get(namespace).cloned();
         let namespaces = self.known_network_namespaces.get(namespace).cloned();
         Surroundings {
@@ -165,7 +172,8 @@ impl Caches {
             storage_classes: self.known_storage_classes.clone(),
             networks: networks.unwrap_or_else(|| Known::all([])),
             network_namespaces: namespaces.unwrap_or_else(|| Known::all([])),
-            secrets,
+            secrets: cloud_init.secrets,
+            config_maps: cloud_init.config_maps,
             kept_interface: KeptInterface::default(),
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),

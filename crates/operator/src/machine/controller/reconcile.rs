@@ -9,8 +9,8 @@ use api::{ObjectMeta, Time};
 use plan::{
     Fingerprint,
     machine::{
-        CloudInitSecret, ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan,
-        restore_cloud_init,
+        CloudInitObjects, CloudInitSecret, ErrorType, LiveReferences, Observed, SourceKind, Step,
+        plan as machine_plan, restore_cloud_init,
     },
     naming,
     network::plan as network_plan,
@@ -31,7 +31,7 @@ use crate::machine::{
 pub(super) enum Work {
     Steps(Vec<Step>),
     Status(Value, Vec<plan::Event>),
-    ReadSecret(String),
+    ReadCloudInit(Vec<(SourceKind, String)>),
     /// Read the Machine with the cloud-init data that is not cached.
     ReadMachine,
 }
@@ -86,7 +86,7 @@ impl Controller {
         let target = Target::of(Owner::Machine, &machine.metadata);
         let generation = machine.metadata.generation;
         let secrets = match self.secrets.of(&subject.key, &machine, now) {
-            SecretState::NotNeeded => Known::all([]),
+            SecretState::NotNeeded => CloudInitObjects::none(),
             SecretState::Known(secrets) => secrets,
             SecretState::Unreadable { retry_at } => {
                 return Some(Reconciled {
@@ -96,9 +96,9 @@ impl Controller {
                     requeue_at: Some(retry_at),
                 });
             }
-            SecretState::Unread(name) => {
+            SecretState::Unread(named) => {
                 return Some(Reconciled {
-                    work: Some(Work::ReadSecret(name)),
+                    work: Some(Work::ReadCloudInit(named)),
                     target,
                     generation,
                     requeue_at: None,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{Machine, core::Secret};
+use api::Machine;
 use plan::{
     Fingerprint,
     machine::{Action, Refusal, Step},
@@ -19,6 +19,7 @@ use crate::machine::{
     execute::{self, Outcome, Target},
     paths::Owner,
     report::Report,
+    secrets::ReadObject,
 };
 
 pub(in crate::machine) struct CompletedWork {
@@ -34,7 +35,7 @@ pub(in crate::machine) struct CompletedWork {
 enum WorkResult {
     Steps(Outcome),
     Status(Outcome),
-    SecretRead(Box<kube::Result<Option<Secret>>>),
+    CloudInitRead(kube::Result<Vec<ReadObject>>),
     MachineRead(Box<kube::Result<Option<Machine>>>),
 }
 
@@ -66,7 +67,7 @@ impl Controller {
             Work::Status(status, _) => {
                 last.status = Some((Fingerprint::of_json(status), started));
             }
-            Work::ReadSecret(_) | Work::ReadMachine => {}
+            Work::ReadCloudInit(_) | Work::ReadMachine => {}
         }
         let verified = self.verified_instance(&subject, &work);
         let requests = self.requests.clone();
@@ -79,9 +80,9 @@ impl Controller {
                 Work::Status(status, events) => WorkResult::Status(
                     execute::write_status(&requests, &target, status, events).await,
                 ),
-                Work::ReadSecret(name) => {
-                    let read = execute::read_secret(&requests, &target, &name).await;
-                    WorkResult::SecretRead(Box::new(read))
+                Work::ReadCloudInit(named) => {
+                    let read = execute::read_cloud_init(&requests, &target, named).await;
+                    WorkResult::CloudInitRead(read)
                 }
                 Work::ReadMachine => {
                     let read = execute::read_machine(&requests, &target).await;
@@ -139,10 +140,10 @@ impl Controller {
             return;
         }
         match result {
-            WorkResult::SecretRead(read) => {
+            WorkResult::CloudInitRead(read) => {
                 let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
                 self.secrets
-                    .on_read(&subject.key, machine, generation, *read, now);
+                    .on_read(&subject.key, machine, generation, read, now);
             }
             WorkResult::MachineRead(read) => {
                 self.on_machine_read(subject, *read, started, now);

@@ -1,11 +1,12 @@
-//! Requests for cloud-init Secrets and for the Secrets of users.
+//! Requests for cloud-init Secrets, and for the Secrets and ConfigMaps of users.
 
-use api::core::Secret;
+use api::core::{ConfigMap, Secret};
 use kube::Error;
 use plan::{
-    machine::{Part, SecretMetadata},
+    machine::{Part, SecretMetadata, SourceKind},
     managed,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     metadata, to_value,
 };
 use crate::{
-    machine::{paths, refusal::Subject},
+    machine::{paths, refusal::Subject, secrets::ReadObject},
     requests::{Requests, already_exists, is_code},
 };
 
@@ -82,6 +83,28 @@ fn secret_answer(secret: &Value) -> Answer {
     Answer::Secret(Box::new(metadata(secret)))
 }
 
+/// Reads the objects with a Machine's cloud-init data, until one cannot be read.
+pub(in crate::machine) async fn read_cloud_init(
+    requests: &Requests,
+    target: &Target,
+    named: Vec<(SourceKind, String)>,
+) -> kube::Result<Vec<ReadObject>> {
+    let mut read = Vec::with_capacity(named.len());
+    for (kind, name) in named {
+        read.push(match kind {
+            SourceKind::Secret => {
+                let secret = read_secret(requests, target, &name).await?;
+                ReadObject::Secret(name, secret)
+            }
+            SourceKind::ConfigMap => {
+                let map = read_config_map(requests, target, &name).await?;
+                ReadObject::ConfigMap(name, map)
+            }
+        });
+    }
+    Ok(read)
+}
+
 /// Reads a user's Secret; none if it does not exist.
 pub(in crate::machine) async fn read_secret(
     requests: &Requests,
@@ -89,8 +112,25 @@ pub(in crate::machine) async fn read_secret(
     name: &str,
 ) -> kube::Result<Option<Secret>> {
     let path = format!("{}/{name}", paths::secrets(&target.namespace));
-    match requests.get(&path).await {
-        Ok(secret) => decode::from_value(secret)
+    read_object(requests, &path).await
+}
+
+/// Reads a user's ConfigMap; none if it does not exist.
+pub(in crate::machine) async fn read_config_map(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+) -> kube::Result<Option<ConfigMap>> {
+    let path = format!("{}/{name}", paths::config_maps(&target.namespace));
+    read_object(requests, &path).await
+}
+
+async fn read_object<T: DeserializeOwned>(
+    requests: &Requests,
+    path: &str,
+) -> kube::Result<Option<T>> {
+    match requests.get(path).await {
+        Ok(object) => decode::from_value(object)
             .map(Some)
             .map_err(Error::SerdeError),
         Err(error) if is_code(&error, 404) => Ok(None),

@@ -1,4 +1,4 @@
-//! Reads of the Secrets that a preview needs: those that Machines refer to, and cloud-init Secrets with keyed digests.
+//! Reads of the Secrets and ConfigMaps that a preview needs: those that Machines refer to, and cloud-init Secrets with keyed digests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use kube::Client;
 use plan::{
     Id,
     machine::{
-        has_keyed_digest,
+        SourceKind, has_keyed_digest,
         preview::{ReadSecret, Secrets},
         simulation,
     },
@@ -31,7 +31,7 @@ use crate::{
     requests::Requests,
 };
 
-/// Reads each Secret that affected Machines refer to, once, unless it is among the documents.
+/// Reads each object that affected Machines refer to for cloud-init data, once, unless it is among the documents.
 pub(super) async fn fetch(
     client: &Client,
     caches: &Caches,
@@ -57,14 +57,14 @@ pub(super) async fn fetch(
         .iter()
         .filter_map(|(_, value)| decode::from_value_ref(value).ok())
         .map(Arc::new);
-    let named: BTreeSet<Id> = live
+    let named: BTreeSet<(SourceKind, Id)> = live
         .chain(new)
-        .filter_map(|machine: Arc<Machine>| Secrets::reference(&machine))
-        .filter(|id| !read.contains_key(id))
+        .flat_map(|machine: Arc<Machine>| Secrets::references(&machine).collect::<Vec<_>>())
+        .filter(|(_, id)| !read.contains_key(id))
         .collect();
     let requests = Requests::new(client.clone(), labels::MANAGER);
     let fetched: Vec<_> = stream::iter(named)
-        .map(|id| read_secret(&requests, id))
+        .map(|(kind, id)| read_object(&requests, kind, id))
         .buffered(CONCURRENCY)
         .collect()
         .await;
@@ -82,7 +82,9 @@ pub(super) async fn fetch(
         })
         .collect();
     let fetched: Vec<_> = stream::iter(own)
-        .map(|(machine, id)| read_secret(&requests, id).map(|read| (machine, read)))
+        .map(|(machine, id)| {
+            read_object(&requests, SourceKind::Secret, id).map(|read| (machine, read))
+        })
         .buffered(CONCURRENCY)
         .collect()
         .await;
@@ -96,14 +98,14 @@ pub(super) async fn fetch(
                     .as_ref()
                     .and_then(|all| Some((machine, all.get(labels::CLOUD_INIT)?.clone()))),
             ),
-            ReadSecret::Missing => {}
+            ReadSecret::Missing | ReadSecret::FoundConfigMap(_) => {}
             ReadSecret::Unreadable(_) => drop(read.insert(id, found)),
         }
     }
     Secrets { read, digests }
 }
 
-async fn read_secret(requests: &Requests, id: Id) -> (Id, ReadSecret) {
+async fn read_object(requests: &Requests, kind: SourceKind, id: Id) -> (Id, ReadSecret) {
     let target = Target {
         owner: Owner::Machine,
         namespace: id.namespace.to_string(),
@@ -111,9 +113,18 @@ async fn read_secret(requests: &Requests, id: Id) -> (Id, ReadSecret) {
         uid: String::new(),
         finalizers: Vec::new(),
     };
-    let read = match execute::read_secret(requests, &target, &id.name).await {
-        Ok(Some(secret)) => ReadSecret::Found(Arc::new(secret)),
-        Ok(None) => ReadSecret::Missing,
+    let read = match kind {
+        SourceKind::Secret => {
+            let read = execute::read_secret(requests, &target, &id.name).await;
+            read.map(|found| found.map(|secret| ReadSecret::Found(Arc::new(secret))))
+        }
+        SourceKind::ConfigMap => {
+            let read = execute::read_config_map(requests, &target, &id.name).await;
+            read.map(|found| found.map(|map| ReadSecret::FoundConfigMap(Arc::new(map))))
+        }
+    };
+    let read = match read {
+        Ok(found) => found.unwrap_or(ReadSecret::Missing),
         Err(error) => ReadSecret::Unreadable(error.to_string()),
     };
     (id, read)

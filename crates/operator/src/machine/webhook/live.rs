@@ -1,25 +1,24 @@
-//! Live reads of a review: foreign VirtualMachines, Secrets and quotas, which are not cached.
+//! Live reads of a review: foreign VirtualMachines, Secrets, ConfigMaps and quotas, which are not cached.
 //!
 //! Each read has a short timeout. What cannot be read is not checked, and the review says so.
 
 use std::{sync::Arc, time::Duration};
 
-use api::{
-    Machine, ObjectMeta,
-    core::{ResourceQuota, Secret},
-    labels,
-};
+use api::{Machine, ObjectMeta, core::ResourceQuota, labels};
 use kube::Client;
 use plan::{
     admission::machine::{ReviewContext, virtual_machine},
-    machine::{Known, secret_ref},
+    machine::{CloudInitObjects, SourceKind, cloud_init_sources},
     naming,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::Unchecked;
-use crate::requests::{Requests, is_code};
+use crate::{
+    machine::paths,
+    requests::{Requests, is_code},
+};
 
 /// Timeout of a read. The API server waits 3 s for the whole review.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,21 +58,23 @@ impl Live {
         let Some(namespace) = new.metadata.namespace.as_deref().filter(is_name) else {
             return Ok(());
         };
-        let (vm, secrets, quotas) = futures::join!(
+        let (vm, objects, quotas) = futures::join!(
             self.virtual_machine(namespace, old, new),
-            self.secrets(namespace, old, new),
+            self.cloud_init(namespace, old, new),
             self.quotas(namespace),
         );
         let result = vm
             .as_ref()
             .map(drop)
-            .and(secrets.as_ref().map(drop))
+            .and(objects.as_ref().map(drop))
             .and(quotas.as_ref().map(drop))
             .map_err(|unchecked| *unchecked);
         if old.is_none() {
             facts.virtual_machine = vm.unwrap_or_default();
         }
-        facts.surroundings.secrets = secrets.unwrap_or_default();
+        let objects = objects.unwrap_or_default();
+        facts.surroundings.secrets = objects.secrets;
+        facts.surroundings.config_maps = objects.config_maps;
         facts.quotas = quotas.unwrap_or_default();
         result
     }
@@ -94,24 +95,37 @@ impl Live {
         Ok(vm.map(|vm| vm.metadata))
     }
 
-    /// Secret with the user data, if the change may refer to another one.
-    async fn secrets(
+    /// Objects with the cloud-init data, if the change may refer to others.
+    async fn cloud_init(
         &self,
         namespace: &str,
         old: Option<&Machine>,
         new: &Machine,
-    ) -> Result<Known<Secret>, Unchecked> {
+    ) -> Result<CloudInitObjects, Unchecked> {
         let is_same = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
-        let secret_ref = secret_ref(new);
-        let secret_ref = secret_ref.filter(|(name, _)| !is_same && naming::is_dns_name(name));
-        let Some((name, _)) = secret_ref else {
-            return Ok(Known::default());
-        };
-        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let secret = self.get(&path).await?;
-        Ok(Known::all(
-            secret.map(|secret| (name.to_owned(), Arc::new(secret))),
-        ))
+        let sources: Vec<_> = cloud_init_sources(new).collect();
+        if is_same || !sources.iter().all(|it| naming::is_dns_name(it.name)) {
+            return Ok(CloudInitObjects::default());
+        }
+        let mut objects = CloudInitObjects::none();
+        for source in sources {
+            let name = source.name.to_owned();
+            match source.kind {
+                SourceKind::Secret => {
+                    let path = format!("{}/{name}", paths::secrets(namespace));
+                    if let Some(secret) = self.get(&path).await? {
+                        objects.secrets.insert(name, Arc::new(secret));
+                    }
+                }
+                SourceKind::ConfigMap => {
+                    let path = format!("{}/{name}", paths::config_maps(namespace));
+                    if let Some(map) = self.get(&path).await? {
+                        objects.config_maps.insert(name, Arc::new(map));
+                    }
+                }
+            }
+        }
+        Ok(objects)
     }
 
     async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Unchecked> {

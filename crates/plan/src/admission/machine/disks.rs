@@ -219,12 +219,24 @@ pub(super) fn newly_set_size(old: &Machine, new: &Machine, disk: &str) -> Option
     let (index, size) = listed_size(new, disk)?;
     let before = listed_size(old, disk);
     let is_new = before.is_none_or(|(_, before)| before != size);
-    is_new.then(|| format!("spec.disks[{index}].size"))
+    let field = match size {
+        ListedSize::Quantity(_) => "size",
+        ListedSize::Gibibytes(_) => "sizeGB",
+    };
+    is_new.then(|| format!("spec.disks[{index}].{field}"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ListedSize<'a> {
+    Quantity(&'a str),
+    Gibibytes(i32),
 }
 
 /// Index and size of a disk in the spec, if the spec sets its size.
-fn listed_size<'a>(machine: &'a Machine, disk: &str) -> Option<(usize, &'a str)> {
+fn listed_size<'a>(machine: &'a Machine, disk: &str) -> Option<(usize, ListedSize<'a>)> {
     let mut disks = machine.spec.disks.iter().flatten().enumerate();
     let (index, given) = disks.find(|(_, given)| given.name == disk)?;
-    Some((index, given.size.as_deref()?))
+    let quantity = given.size.as_deref().map(ListedSize::Quantity);
+    let size = quantity.or_else(|| given.size_gb.map(ListedSize::Gibibytes));
+    Some((index, size?))
 }

@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 
 use super::metadata;
 use crate::{
-    machine::{CloudInit, ResolvedMachine, UserData},
+    machine::{CloudInit, NetworkData, ResolvedMachine, UserData},
     naming,
 };
 
@@ -16,6 +16,7 @@ pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
     let CloudInit {
         user_data,
         network_data,
+        type_: _,
     } = machine.cloud_init.as_ref()?;
     let mut data = BTreeMap::new();
     if let Some(UserData::Content(content)) = user_data {
@@ -24,7 +25,7 @@ pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
             ByteString(content.clone()),
         );
     }
-    if let Some(network_data) = network_data {
+    if let Some(NetworkData::Content(network_data)) = network_data {
         data.insert(
             naming::NETWORK_DATA_KEY.to_owned(),
             ByteString(network_data.clone().into_bytes()),

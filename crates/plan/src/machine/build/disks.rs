@@ -12,7 +12,9 @@ use api::{
 
 use super::{VolumeObject, metadata};
 use crate::{
-    machine::{DataVolumeContent, Identity, ResolvedDisk, ResolvedMachine, ResolvedSource},
+    machine::{
+        DataVolumeContent, DiskOrigin, Identity, ResolvedDisk, ResolvedMachine, ResolvedSource,
+    },
     naming,
 };
 
@@ -25,12 +27,15 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
     let mut metadata = metadata(identity, naming::claim(&identity.name, &disk.name));
     metadata.owner_references = None;
     metadata.annotations = identity.uid.clone().map(|uid| {
-        let listed = disk
-            .is_listed
-            .then(|| (labels::LISTED_DISK.to_owned(), "true".to_owned()));
+        let origin = match disk.origin {
+            DiskOrigin::Size => None,
+            DiskOrigin::Listed => Some(labels::LISTED_DISK),
+            DiskOrigin::Installer => Some(labels::INSTALLER),
+        };
+        let origin = origin.map(|name| (name.to_owned(), "true".to_owned()));
         [(labels::MACHINE_UID.to_owned(), uid)]
             .into_iter()
-            .chain(listed)
+            .chain(origin)
             .collect()
     });
     let storage = PersistentVolumeClaimSpec {

@@ -83,10 +83,13 @@ fn every_object_is_labelled_and_all_but_disks_are_owned() {
     );
     for object in objects {
         let metadata = &object["metadata"];
-        assert_eq!(
-            metadata["labels"],
-            json!({"vitistack.io/machine": "web", "vitistack.io/managed-by": "kubevirt-operator"}),
-        );
+        let mut labels =
+            json!({"vitistack.io/machine": "web", "vitistack.io/managed-by": "kubevirt-operator"});
+        if object["kind"] == "VirtualMachine" {
+            labels["vitistack.io/source-machine"] = json!("web");
+            labels["cluster.vitistack.io/cluster-name"] = json!("prod");
+        }
+        assert_eq!(metadata["labels"], labels);
         assert_eq!(metadata["namespace"], "shop");
         let is_disk = matches!(
             object["kind"].as_str(),
@@ -115,7 +118,48 @@ fn copied_labels_do_not_override_those_of_the_operator() {
             "cluster.vitistack.io/cluster-name": "prod",
             "vitistack.io/machine": "web",
             "vitistack.io/managed-by": "kubevirt-operator",
+            "vitistack.io/source-machine": "web",
         }),
+    );
+}
+
+#[test]
+fn an_installer_image_is_a_cdrom_after_the_root_disk() {
+    let spec = json!({"os": {"imageID": "https://factory.example.com/metal-amd64.iso"}});
+    let objects = objects(spec.clone());
+    let volume = objects
+        .iter()
+        .find(|object| object["kind"] == "DataVolume")
+        .unwrap();
+    assert_eq!(volume["metadata"]["name"], "web-iso");
+    let annotations = &volume["metadata"]["annotations"];
+    assert_eq!(annotations["vitistack.io/installer-image"], "true");
+    assert_eq!(annotations.get("vitistack.io/listed-disk"), None);
+    assert_eq!(
+        volume["spec"]["source"]["http"]["url"],
+        "https://factory.example.com/metal-amd64.iso"
+    );
+    let vm = vm(spec);
+    let disks = vm.pointer("/spec/template/spec/domain/devices/disks");
+    assert_eq!(
+        disks,
+        Some(&json!([
+            {"name": "root", "bootOrder": 1, "disk": {"bus": "virtio"}},
+            {"name": "iso", "bootOrder": 2, "cdrom": {"bus": "sata"}},
+        ]))
+    );
+}
+
+#[test]
+fn config_drive_is_another_kind_of_volume() {
+    let spec = json!({"cloudInit": {"type": "configDrive", "userData": "x"}});
+    let vm = vm(spec);
+    assert_eq!(
+        vm.pointer("/spec/template/spec/volumes/1"),
+        Some(&json!({
+            "name": "cloudinitdisk",
+            "cloudInitConfigDrive": {"secretRef": {"name": "web-cloud-init"}},
+        }))
     );
 }
 

@@ -1,7 +1,7 @@
 //! VirtualMachine of a resolved Machine.
 
 use api::{
-    AccessMode, DiskBus, DiskType, NetworkModel, PowerState,
+    AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState,
     kubevirt::{
         Clock, Devices, DiskDevice, DiskTarget, DomainBootloader, DomainFeatures, DomainFirmware,
         DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV, InstanceNetwork, InstanceSpec,
@@ -9,12 +9,13 @@ use api::{
         NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
         TimerPolicy, TimerPresence, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
     },
+    labels,
 };
 
 use super::{child_labels, metadata};
 use crate::{
     machine::{
-        Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface,
+        Attachment, Bootloader, CloudInit, DiskType, Identity, ResolvedDisk, ResolvedInterface,
         ResolvedMachine, ResolvedSource,
     },
     naming,
@@ -25,6 +26,8 @@ const ON: FeatureState = FeatureState { enabled: true };
 pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     let mut labels = machine.labels.clone();
     labels.extend(child_labels(&machine.identity));
+    let source_machine = machine.identity.name.clone();
+    labels.insert(labels::SOURCE_MACHINE.to_owned(), source_machine);
     let spec = VirtualMachineSpec {
         run_strategy: match machine.power_state {
             // A paused machine has an instance; a subresource call pauses it.
@@ -33,7 +36,7 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
         },
         template: InstanceTemplate {
             metadata: TemplateMetadata {
-                labels,
+                labels: labels.clone(),
                 annotations: machine.annotations.clone(),
             },
             spec: instance(machine),
@@ -41,6 +44,7 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     };
     let mut vm = VirtualMachine::new("", spec);
     vm.metadata = metadata(&machine.identity, machine.vm_name.clone());
+    vm.metadata.labels = Some(labels);
     vm
 }
 
@@ -207,11 +211,19 @@ fn cloud_init_volume(machine: &Identity, cloud_init: &CloudInit) -> Volume {
     let secret = || LocalSecret {
         name: naming::cloud_init_secret(&machine.name),
     };
+    let secret_ref = cloud_init.user_data.as_ref().map(|_| secret());
+    let network_data_secret_ref = cloud_init.network_data.as_ref().map(|_| secret());
     Volume {
         name: naming::CLOUD_INIT_VOLUME.to_owned(),
-        source: VolumeSource::CloudInitNoCloud {
-            secret_ref: cloud_init.user_data.as_ref().map(|_| secret()),
-            network_data_secret_ref: cloud_init.network_data.as_ref().map(|_| secret()),
+        source: match cloud_init.type_ {
+            CloudInitType::NoCloud => VolumeSource::CloudInitNoCloud {
+                secret_ref,
+                network_data_secret_ref,
+            },
+            CloudInitType::ConfigDrive => VolumeSource::CloudInitConfigDrive {
+                secret_ref,
+                network_data_secret_ref,
+            },
         },
     }
 }

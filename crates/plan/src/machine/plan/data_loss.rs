@@ -16,8 +16,8 @@ use api::{
 use super::ownership::{annotation, data_volume, is_terminating, name, uid};
 use crate::{
     machine::{
-        Action, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk, Step,
-        switches::is_switched_on,
+        Action, DiskOrigin, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk,
+        Step, switches::is_switched_on,
     },
     naming,
 };
@@ -42,6 +42,10 @@ impl Loss {
         let Some(recorded) = recorded(observed.machine, &disk.name) else {
             return Self::None;
         };
+        if disk.origin == DiskOrigin::Installer {
+            // CDI imports the image again.
+            return Self::None;
+        }
         let Some(claim) = claim else {
             let is_read = observed.lost_claims.contains(&recorded.uuid.as_str());
             return match (is_confirmed(observed.machine, &recorded.uuid), is_read) {
@@ -95,6 +99,9 @@ pub(crate) fn record(
     machine_name: &str,
     disk: &ResolvedDisk,
 ) -> Option<DiskStatus> {
+    if disk.origin == DiskOrigin::Installer {
+        return None;
+    }
     let claim_name = naming::claim(machine_name, &disk.name);
     let before = recorded(observed.machine, &disk.name);
     let mut claims = observed.claims.iter();

@@ -317,6 +317,7 @@ impl Removal {
 
 /// The disks that outlive the Machine.
 struct RetainedDisks<'a> {
+    machine: &'a Machine,
     all: bool,
     listed: BTreeSet<&'a str>,
     prefix: String,
@@ -327,6 +328,7 @@ impl<'a> RetainedDisks<'a> {
         let Machine { metadata, spec, .. } = observed.machine;
         let listed = spec.disks.iter().flatten();
         Self {
+            machine: observed.machine,
             all: spec.deletion_policy == Some(DeletionPolicy::Retain),
             listed: listed.map(|disk| disk.name.as_str()).collect(),
             prefix: naming::claim(name(metadata), ""),
@@ -334,7 +336,9 @@ impl<'a> RetainedDisks<'a> {
     }
 
     fn has(&self, disk: &ObjectMeta) -> bool {
-        !disks::is_to_be_deleted(disk) && (self.all || self.was_removed(disk))
+        !disks::is_to_be_deleted(disk)
+            && !disks::is_installer(self.machine, disk)
+            && (self.all || self.was_removed(disk))
     }
 
     /// Whether a disk was removed from `spec.disks` so shortly before the deletion that its deletion

@@ -21,7 +21,7 @@ pub(crate) use self::{growth::NotExpandable, standing::Standing};
 use self::{growth::grown, objects::change_metadata};
 pub(super) use self::{
     objects::{delete, is_cached, own_disks, remove_owner_references},
-    removed::{delete_removed_disks, is_to_be_deleted, record_removed},
+    removed::{delete_removed_disks, is_installer, is_to_be_deleted, record_removed},
     retain::retain,
 };
 use super::{

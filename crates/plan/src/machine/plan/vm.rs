@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     Event,
-    machine::{Action, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData, elided},
+    machine::{
+        Action, NetworkData, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData,
+        elided,
+    },
     managed,
 };
 
@@ -82,7 +85,8 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
         Some(UserData::Content(content)) => content,
         Some(UserData::Unread) | None => &[],
     };
-    let network_data = cloud_init.network_data.as_deref().unwrap_or_default();
+    let network_data = cloud_init.network_data.as_ref();
+    let network_data = network_data.map_or("", NetworkData::content);
     Some(elided::digest(uid, user_data, network_data))
 }
 
@@ -128,10 +132,38 @@ pub(super) fn desired(
     if let Some(existing) = existing {
         unplug_removed(&mut template.spec, observed, existing);
     }
+    if let Some(existing) = existing.filter(|existing| is_of_earlier_release(existing)) {
+        let unlabelled = sealed(without_copied_labels(vm.clone()), annotations.clone());
+        if differences("", &found(existing), &body(&unlabelled)).is_empty() {
+            return unlabelled;
+        }
+    }
+    sealed(vm, annotations)
+}
+
+/// Adds the annotations, with a digest of everything that is applied.
+fn sealed(mut vm: VirtualMachine, mut annotations: BTreeMap<String, String>) -> VirtualMachine {
     let body = serde_json::json!({ "annotations": annotations, "labels": vm.metadata.labels, "spec": vm.spec });
     let digest = compare::digest([body.to_string().as_bytes()]);
     annotations.insert(labels::APPLIED.to_owned(), digest);
     vm.metadata.annotations = Some(annotations);
+    vm
+}
+
+/// Whether an earlier release wrote a VirtualMachine, which did not label it for the Viti stack. Such a
+/// VirtualMachine gets its labels together with the next change, so that an upgrade changes none.
+fn is_of_earlier_release(existing: &ExistingVm<'_>) -> bool {
+    let labels = existing.vm.metadata.labels.as_ref();
+    labels.is_none_or(|labels| !labels.contains_key(labels::SOURCE_MACHINE))
+}
+
+/// The VirtualMachine with the labels of an earlier release.
+fn without_copied_labels(mut vm: VirtualMachine) -> VirtualMachine {
+    if let Some(labels) = &mut vm.metadata.labels {
+        labels.retain(|name, _| [labels::MANAGED_BY, labels::MACHINE].contains(&name.as_str()));
+    }
+    let template = &mut vm.spec.template.metadata.labels;
+    template.remove(labels::SOURCE_MACHINE);
     vm
 }
 
@@ -189,7 +221,7 @@ fn mark_hotpluggable(volume: &mut Volume) {
     match &mut volume.source {
         VolumeSource::PersistentVolumeClaim { hotpluggable, .. }
         | VolumeSource::DataVolume { hotpluggable, .. } => *hotpluggable = Some(true),
-        VolumeSource::CloudInitNoCloud { .. } => {}
+        VolumeSource::CloudInitNoCloud { .. } | VolumeSource::CloudInitConfigDrive { .. } => {}
     }
 }
 
@@ -302,14 +334,7 @@ pub(super) fn step(
         });
     };
     let found = found(existing);
-    let body = serde_json::json!({
-        "metadata": {
-            "annotations": desired.metadata.annotations,
-            "labels": desired.metadata.labels,
-        },
-        "spec": desired.spec,
-    });
-    let mut changed = differences("", &found, &body);
+    let mut changed = differences("", &found, &body(&desired));
     for difference in &mut changed {
         difference.path.remove(0);
     }
@@ -360,6 +385,16 @@ fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
         let firmware = firmware.get_or_insert_default();
         (firmware.uuid, firmware.serial) = (uuid, serial);
     }
+}
+
+fn body(desired: &VirtualMachine) -> Value {
+    serde_json::json!({
+        "metadata": {
+            "annotations": desired.metadata.annotations,
+            "labels": desired.metadata.labels,
+        },
+        "spec": desired.spec,
+    })
 }
 
 fn found(existing: &ExistingVm<'_>) -> Value {

@@ -12,7 +12,8 @@ use super::Secrets;
 use crate::{
     Id,
     machine::{
-        Action, Age, Kind, Known, LiveReferences, Observed, Plan, References, Step, plan,
+        Action, Age, CloudInitObjects, Kind, LiveReferences, Observed, Plan, References, Step,
+        plan,
         simulation::{Simulation, child, is_machine, secret},
     },
     network,
@@ -302,7 +303,7 @@ impl<'a> Recorder<'a> {
     fn bind_and_detach(&mut self, machine: &Id) {
         let found = self
             .simulation
-            .observe(machine, Known::all([]), |observed| {
+            .observe(machine, CloudInitObjects::none(), |observed| {
                 let claims = observed.claims.iter();
                 let unbound = claims.filter(|claim| claim.status.phase != ClaimPhase::Bound);
                 let unbound = unbound.filter_map(|claim| claim.metadata.name.clone());

@@ -1,15 +1,21 @@
-//! Secrets that were read for a preview.
+//! Secrets and ConfigMaps that were read for a preview.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Machine, core::Secret};
+use api::{
+    Machine,
+    core::{ConfigMap, Secret},
+};
 
 use crate::{
     Id,
-    machine::{CloudInitSecret, Known, secret_ref, simulation::secret},
+    machine::{
+        CloudInitObjects, CloudInitSecret, SourceKind, cloud_init_sources,
+        simulation::{config_map, secret},
+    },
 };
 
-/// Secrets that Machines refer to, and the digests on cloud-init Secrets.
+/// Objects that Machines refer to for cloud-init data, and the digests on cloud-init Secrets.
 #[derive(Debug, Default)]
 pub struct Secrets {
     pub read: BTreeMap<Id, ReadSecret>,
@@ -20,17 +26,23 @@ pub struct Secrets {
 #[derive(Debug)]
 pub enum ReadSecret {
     Found(Arc<Secret>),
+    FoundConfigMap(Arc<ConfigMap>),
     Missing,
     /// Why it cannot be read.
     Unreadable(String),
 }
 
 impl Secrets {
-    /// Identity of the Secret that a Machine refers to.
-    pub fn reference(machine: &Machine) -> Option<Id> {
-        let (name, _) = secret_ref(machine)?;
+    /// Identities of the objects that a Machine refers to.
+    pub fn references(machine: &Machine) -> impl Iterator<Item = (SourceKind, Id)> {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-        Some(secret(namespace, name))
+        cloud_init_sources(machine).map(move |source| {
+            let id = match source.kind {
+                SourceKind::Secret => secret(namespace, source.name),
+                SourceKind::ConfigMap => config_map(namespace, source.name),
+            };
+            (source.kind, id)
+        })
     }
 
     /// Observed state of the Secret with a Machine's cloud-init data.
@@ -40,32 +52,42 @@ impl Secrets {
         }
     }
 
-    /// Secret that a Machine refers to.
-    pub(super) fn of(&self, machine: &Machine) -> Known<Secret> {
-        let Some(id) = Self::reference(machine) else {
-            return Known::all([]);
-        };
-        match self.read.get(&id) {
-            Some(ReadSecret::Found(secret)) => {
-                Known::all([(id.name.to_string(), Arc::clone(secret))])
+    /// Objects that a Machine refers to.
+    pub(super) fn of(&self, machine: &Machine) -> CloudInitObjects {
+        let mut objects = CloudInitObjects::none();
+        let mut unread = CloudInitObjects::default();
+        let mut is_unread = false;
+        for (_, id) in Self::references(machine) {
+            match self.read.get(&id) {
+                Some(ReadSecret::Found(secret)) => {
+                    for known in [&mut objects.secrets, &mut unread.secrets] {
+                        known.insert(id.name.to_string(), Arc::clone(secret));
+                    }
+                }
+                Some(ReadSecret::FoundConfigMap(map)) => {
+                    for known in [&mut objects.config_maps, &mut unread.config_maps] {
+                        known.insert(id.name.to_string(), Arc::clone(map));
+                    }
+                }
+                Some(ReadSecret::Missing) => {}
+                Some(ReadSecret::Unreadable(_)) | None => is_unread = true,
             }
-            Some(ReadSecret::Missing) => Known::all([]),
-            Some(ReadSecret::Unreadable(_)) | None => Known::some([]),
         }
+        if is_unread { unread } else { objects }
     }
 
     pub(super) fn is_cloud_init_unknown(&self, machine: &Machine) -> bool {
-        let id = Self::reference(machine);
-        id.is_some_and(|id| matches!(self.read.get(&id), Some(ReadSecret::Unreadable(_)) | None))
+        Self::references(machine)
+            .any(|(_, id)| matches!(self.read.get(&id), Some(ReadSecret::Unreadable(_)) | None))
     }
 
-    /// Notes about Secrets that could not be read.
+    /// Notes about objects that could not be read.
     pub fn unreadable(&self) -> impl Iterator<Item = String> {
         self.read.iter().filter_map(|(id, read)| match read {
             ReadSecret::Unreadable(error) => Some(format!(
                 "cannot read {id}, so changes of its data are not shown: {error}"
             )),
-            ReadSecret::Found(_) | ReadSecret::Missing => None,
+            ReadSecret::Found(_) | ReadSecret::FoundConfigMap(_) | ReadSecret::Missing => None,
         })
     }
 }

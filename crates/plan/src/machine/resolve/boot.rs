@@ -1,17 +1,18 @@
 //! Boot order: device kinds as KubeVirt's numbers.
 
-use api::{BootDevice, DiskType};
+use api::BootDevice;
 
 use super::{Findings, disks::Disks};
 use crate::{
-    machine::{ResolvedInterface, SpecError},
+    machine::{DiskOrigin, DiskType, ResolvedInterface, SpecError},
     naming,
 };
 
-/// Numbers the devices from 1. Without an order, or if it matches no device, only the boot disk gets a
-/// number.
+/// Numbers the devices from 1. Without an order, or if it matches no device, the boot disk is the first.
+/// An installer image comes last. With `netboot`, the first interface follows if there is no order.
 pub(super) fn number(
     order: Option<&[BootDevice]>,
+    netboot: bool,
     disks: &mut Disks,
     interfaces: &mut [ResolvedInterface],
     findings: &mut Findings,
@@ -43,11 +44,24 @@ pub(super) fn number(
             }
         }
     }
-    if numbers.start > 1 {
-        return;
+    let is_ordered = numbers.start > 1;
+    let installer = disks.found.iter().position(|disk| {
+        disk.resolved.origin == DiskOrigin::Installer && disk.resolved.boot_order.is_none()
+    });
+    if !is_ordered && let Some(index) = first {
+        disks.found[index].resolved.boot_order = numbers.next();
+    }
+    if let Some(index) = installer {
+        disks.found[index].resolved.boot_order = numbers.next();
+    }
+    if netboot
+        && order.is_none()
+        && let Some(interface) = interfaces.first_mut()
+    {
+        interface.boot_order = numbers.next();
     }
     match first {
-        Some(index) => disks.found[index].resolved.boot_order = numbers.next(),
+        _ if numbers.start > 1 => {}
         None if disks.are_all => findings.error(SpecError {
             certain: !disks.are_guessed,
             ..SpecError::invalid(
@@ -55,12 +69,12 @@ pub(super) fn number(
                 "there is nothing to boot from: add a disk, or put network into bootOrder",
             )
         }),
-        None => {}
+        Some(_) | None => {}
     }
 }
 
 /// The disk that is marked, else the one named root, else the first.
-fn boot_disk(disks: &Disks) -> Option<usize> {
+pub(super) fn boot_disk(disks: &Disks) -> Option<usize> {
     let position = |desired: &dyn Fn(&super::disks::Candidate) -> bool| {
         disks
             .found

@@ -4,7 +4,7 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{AccessMode, Disk, DiskBus, DiskType, VolumeMode, core::StorageClass};
+use api::{AccessMode, Disk, DiskBus, VolumeMode, core::StorageClass};
 
 use super::{
     Findings, amount, first_duplicate,
@@ -13,14 +13,17 @@ use super::{
 use crate::{
     Quantity,
     machine::{
-        CloneSources, ErrorType, Identity, Known, Lookup, ResolvedDisk, ResolvedSource,
-        SizingSource, SpecError, Surroundings,
+        CloneSources, DiskOrigin, DiskType, ErrorType, Identity, Known, Lookup, ResolvedDisk,
+        ResolvedSource, SizingSource, SpecError, Surroundings,
     },
     naming,
 };
 
 /// Stands for the cluster's default StorageClass.
 const DEFAULT_STORAGE_CLASS: &str = "default";
+
+/// Root disk of a Machine of the Viti stack whose class and spec have no disks.
+const STACK_ROOT_DISK: i64 = 10 << 30;
 
 pub(super) struct Disks {
     pub(super) found: Vec<Candidate>,
@@ -36,10 +39,11 @@ pub(super) struct Candidate {
 }
 
 /// Resolves the disks. If the size did not resolve, only the disks of the spec are checked, and a missing
-/// size is not an error.
+/// size is not an error. A Machine of the Viti stack has a root disk even if neither lists one.
 pub(super) fn resolve(
     own: &[Disk],
     size: Option<&Sizing>,
+    is_of_stack: bool,
     identity: &Identity,
     surroundings: &Surroundings,
     findings: &mut Findings,
@@ -67,9 +71,19 @@ pub(super) fn resolve(
         Some(disk) => disks.found.push(disk),
         None => disks.are_all = false,
     };
-    let inherited = size
+    let mut inherited = size
         .map(|size| inherited(own, &by_name, &size.disks))
         .unwrap_or_default();
+    let root = SizedDisk {
+        name: naming::ROOT_DISK.to_owned(),
+        size: Quantity::from_bytes(STACK_ROOT_DISK),
+        storage_class: None,
+        access_mode: None,
+        volume_mode: None,
+    };
+    if is_of_stack && own.is_empty() && inherited.is_empty() && size.is_some() {
+        inherited.push(&root);
+    }
     for base in &inherited {
         let over = by_name
             .get(base.name.as_str())
@@ -133,6 +147,34 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
+const NVME: &str = "nvme";
+
+/// Meaning of a disk's type.
+struct Device<'a> {
+    type_: DiskType,
+    bus: Option<DiskBus>,
+    storage_class: Option<&'a str>,
+}
+
+impl<'a> Device<'a> {
+    fn of(type_: &'a str) -> Self {
+        let device = |type_, bus, storage_class| Self {
+            type_,
+            bus,
+            storage_class,
+        };
+        let bus = |bus| device(DiskType::Disk, Some(bus), None);
+        match type_ {
+            "" | "disk" => device(DiskType::Disk, None, None),
+            "cdrom" => device(DiskType::Cdrom, None, None),
+            "virtio" | NVME => bus(DiskBus::Virtio),
+            "sata" => bus(DiskBus::Sata),
+            "scsi" => bus(DiskBus::Scsi),
+            class => device(DiskType::Disk, None, Some(class)),
+        }
+    }
+}
+
 struct Resolver<'a> {
     machine: &'a str,
     namespace: Option<&'a str>,
@@ -157,8 +199,10 @@ impl Resolver<'_> {
             .or(base.map(|base| &base.name))?
             .clone();
         let size = self.size(place, &name, base, over);
+        let device = self.device(place, over);
         let storage_class = over
             .and_then(|disk| disk.storage_class.as_deref())
+            .or(device.storage_class)
             .or(base.and_then(|base| base.storage_class.as_deref()));
         let storage_class = self.storage_class(place, &name, storage_class);
         let access_mode = over
@@ -186,8 +230,9 @@ impl Resolver<'_> {
         let source = source.map_or(ResolvedSource::Empty, |source| {
             self.source(place, &name, source)
         });
-        let type_ = over.and_then(|disk| disk.type_).unwrap_or(DiskType::Disk);
-        let bus = over.and_then(|disk| disk.bus).unwrap_or(match type_ {
+        let type_ = device.type_;
+        let bus = over.and_then(|disk| disk.bus).or(device.bus);
+        let bus = bus.unwrap_or(match type_ {
             DiskType::Disk => DiskBus::Virtio,
             DiskType::Cdrom => DiskBus::Sata,
         });
@@ -209,9 +254,37 @@ impl Resolver<'_> {
                 bus,
                 source,
                 boot_order: None,
-                is_listed: over.is_some(),
+                origin: match over {
+                    Some(_) => DiskOrigin::Listed,
+                    None => DiskOrigin::Size,
+                },
             },
         })
+    }
+
+    /// What a disk's type says, which may be a device, a bus or a StorageClass.
+    fn device<'a>(&mut self, place: Place, over: Option<&'a Disk>) -> Device<'a> {
+        let type_ = over.and_then(|disk| disk.type_.as_deref());
+        let device = Device::of(type_.unwrap_or_default());
+        let has = |given: bool, field: &str| given.then(|| place.field(field));
+        if let Some(disk) = over {
+            if let Some(path) = has(disk.bus.is_some() && device.bus.is_some(), "bus") {
+                let message = "type names a bus: leave bus out, or use type disk";
+                self.findings.invalid(path, message);
+            }
+            let both = disk.storage_class.is_some() && device.storage_class.is_some();
+            if let Some(path) = has(both, "storageClass") {
+                let message = "type names a StorageClass: leave storageClass out, or use type disk";
+                self.findings.invalid(path, message);
+            }
+        }
+        if type_ == Some(NVME) {
+            self.findings.note(
+                place.field("type"),
+                "KubeVirt does not emulate NVMe: the disk is on the virtio bus",
+            );
+        }
+        device
     }
 
     fn size(
@@ -221,9 +294,21 @@ impl Resolver<'_> {
         base: Option<&SizedDisk>,
         over: Option<&Disk>,
     ) -> Option<Quantity> {
-        match (over.and_then(|disk| disk.size.as_deref()), base) {
+        let gibibytes = over.and_then(|disk| disk.size_gb);
+        let text = over.and_then(|disk| disk.size.as_deref());
+        if gibibytes.is_some() && text.is_some() {
+            self.findings.invalid(
+                place.field("sizeGB"),
+                "size and sizeGB say the same thing: give one or the other",
+            );
+        }
+        match (text, base) {
             (Some(text), _) => {
                 amount::checked(&place.field("size"), amount::parsed(text), self.findings)
+            }
+            (None, _) if gibibytes.is_some() => {
+                let size = amount::parsed(&format!("{}Gi", gibibytes.unwrap_or_default()));
+                amount::checked(&place.field("sizeGB"), size, self.findings)
             }
             (None, Some(base)) => Some(base.size),
             (None, None) => {

@@ -29,7 +29,7 @@ pub(super) fn resolve(
         if !networks.is_empty() {
             findings.invalid(
                 "spec.network.networkNamespaceName",
-                "says the same thing as spec.networks: give one or the other",
+                "networks and network.networkNamespaceName say the same thing: give one or the other",
             );
         }
         let (interface, namespace) = namespace::resolve(name, machine, surroundings, findings);

@@ -1,6 +1,6 @@
 //! Size of a machine: its source, then the overrides of the spec.
 
-use api::{AccessMode, MachineSpec, VolumeMode, kubevirt::CpuTopology};
+use api::{AccessMode, MachineSpec, QuantityValue, VolumeMode, kubevirt::CpuTopology};
 
 use super::{Findings, amount, class};
 use crate::{
@@ -321,7 +321,11 @@ fn memory_override(
 ) -> Option<(&'static str, Quantity)> {
     const FLAT: &str = "spec.memory";
     const NESTED: &str = "spec.resources.memory.size";
-    if let Some(value) = &spec.memory {
+    let is_given = |value: &&QuantityValue| match value {
+        QuantityValue::Bytes(bytes) => *bytes != 0,
+        QuantityValue::Quantity(text) => text.parse::<Quantity>() != Ok(Quantity::ZERO),
+    };
+    if let Some(value) = spec.memory.as_ref().filter(is_given) {
         return Some((FLAT, amount::checked(FLAT, amount::of(value), findings)?));
     }
     let text = spec.resources.as_ref()?.memory.as_ref()?.size.as_deref()?;

@@ -15,14 +15,15 @@ mod overrides;
 mod passed_on;
 mod power;
 mod size;
+mod stack;
 mod storage_classes;
 
 use std::sync::Arc;
 
 use api::{
-    AccessMode, DiskBus, DiskType, Machine, MachineClass, NetworkConfiguration, NetworkModel,
-    PowerState, VolumeMode,
-    core::{Secret, StorageClass},
+    AccessMode, DiskBus, Machine, MachineClass, NetworkConfiguration, NetworkModel, PowerState,
+    VolumeMode,
+    core::{ConfigMap, Secret, StorageClass},
     kubevirt::CpuTopology,
 };
 use rstest::rstest;
@@ -33,8 +34,9 @@ use super::{Resolution, resolve};
 use crate::{
     Quantity,
     machine::{
-        Attachment, Bootloader, CloneSources, ErrorType, Known, ResolvedMachine, SizingSource,
-        SpecError, Surroundings, UserData,
+        Attachment, Bootloader, CloneSources, DataVolumeContent, DiskType, ErrorType, Known,
+        NetworkData, ResolvedMachine, ResolvedSource, SizingSource, SpecError, Surroundings,
+        UserData,
     },
 };
 
@@ -93,6 +95,7 @@ fn cluster() -> Surroundings {
             storage_class("fast-ssd", json!({})),
         ]),
         networks: Known::all([network("prod-network")]),
+        config_maps: Known::all([]),
         secrets: Known::all([secret(
             "bootstrap",
             json!({"stringData": {"userdata": "from secret"}}),

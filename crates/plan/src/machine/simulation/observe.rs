@@ -8,7 +8,7 @@ use std::{
 use api::{
     Machine, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret},
+    core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     multus::NetworkAttachmentDefinition,
 };
@@ -20,8 +20,8 @@ use crate::{
     Id,
     admission::machine::mac_addresses,
     machine::{
-        CloneSources, CloudInitSecret, KeptInterface, Kind, Known, Observed, Surroundings,
-        network_namespace, vlan_of,
+        CloneSources, CloudInitObjects, CloudInitSecret, KeptInterface, Kind, Known, Observed,
+        Surroundings, network_namespace, vlan_of,
     },
     network,
     simulation::Written,
@@ -63,7 +63,7 @@ impl Simulation {
     pub fn observe<T>(
         &self,
         id: &Id,
-        secrets: Known<Secret>,
+        objects: CloudInitObjects,
         observe: impl FnOnce(Observed<'_>) -> T,
     ) -> Option<T> {
         let machine = self.machine(id)?;
@@ -77,7 +77,8 @@ impl Simulation {
                 storage_classes: self.storage_classes.clone(),
                 networks: self.view.networks(&id.namespace),
                 network_namespaces: self.network_namespaces(machine, &id.namespace),
-                secrets,
+                secrets: objects.secrets,
+                config_maps: objects.config_maps,
                 kept_interface: KeptInterface::default(),
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),

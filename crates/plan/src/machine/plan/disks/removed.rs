@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Event, conditions,
     machine::{
-        Age, Kind, LiveReferences, MetadataChange, Observed, Obstacle, ResolvedDisk,
+        Age, DiskOrigin, Kind, LiveReferences, MetadataChange, Observed, Obstacle, ResolvedDisk,
         ResolvedMachine, Step,
         plan::{
             data_loss::is_recorded,
@@ -39,6 +39,12 @@ fn to_be_deleted() -> MetadataChange {
     }
 }
 
+/// Whether a volume is that of the Machine's installer image, which contains no user's data.
+pub(in crate::machine::plan) fn is_installer(machine: &Machine, disk: &ObjectMeta) -> bool {
+    name(disk) == naming::claim(name(&machine.metadata), naming::INSTALLER_DISK)
+        && is_switched_on(disk, labels::INSTALLER)
+}
+
 /// What happens to a disk that was removed from `spec.disks`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disposition {
@@ -58,6 +64,9 @@ impl Disposition {
             spec,
             status,
         } = observed.machine;
+        if is_installer(observed.machine, disk) {
+            return Self::Delete;
+        }
         let is_listed = is_switched_on(disk, labels::LISTED_DISK);
         if spec.deletion_policy != Some(DeletionPolicy::Delete) || !is_listed {
             return Self::Retain;
@@ -137,7 +146,8 @@ fn clear_removal_records(kind: Kind, object: &ObjectMeta, desired: &ResolvedDisk
     }
     let outdated = [
         (labels::DELETE_WHEN_DETACHED, true),
-        (labels::LISTED_DISK, !desired.is_listed),
+        (labels::LISTED_DISK, desired.origin != DiskOrigin::Listed),
+        (labels::INSTALLER, desired.origin != DiskOrigin::Installer),
     ];
     for (name, is_outdated) in outdated {
         if is_outdated && annotation(object, name).is_some() {
@@ -231,7 +241,12 @@ pub(in crate::machine::plan) fn delete_removed_disks(
     for (kind, metadata) in disks {
         match in_use(observed, metadata, found) {
             Some(user) => removed.obstacles.push(user),
-            None if is_fresh => removed.steps.push(delete_removed(kind, metadata)),
+            None if is_fresh => {
+                let is_installer = is_installer(observed.machine, metadata);
+                removed
+                    .steps
+                    .push(delete_removed(kind, metadata, is_installer));
+            }
             None => {}
         }
     }
@@ -245,18 +260,18 @@ pub(in crate::machine::plan) fn delete_removed_disks(
     removed
 }
 
-fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
-    let message = format!(
-        "Deleting {} {}: the disk was removed from the Machine while its deletionPolicy was Delete",
-        kind.as_str(),
-        name(metadata)
-    );
-    Step {
-        event: Some(Event::normal("DiskDeleted", message)),
-        ..delete(
-            kind,
-            metadata,
+fn delete_removed(kind: Kind, metadata: &ObjectMeta, is_installer: bool) -> Step {
+    let (why, reason) = if is_installer {
+        ("the installer image was ejected", "the image was ejected")
+    } else {
+        (
+            "the disk was removed from the Machine while its deletionPolicy was Delete",
             "the disk was removed while the policy was Delete",
         )
+    };
+    let message = format!("Deleting {} {}: {why}", kind.as_str(), name(metadata));
+    Step {
+        event: Some(Event::normal("DiskDeleted", message)),
+        ..delete(kind, metadata, reason)
     }
 }

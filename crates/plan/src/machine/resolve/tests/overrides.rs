@@ -44,12 +44,17 @@ fn both_blocks_at_once_are_an_error(#[case] spec: Value) {
     );
 }
 
+#[test]
+fn no_bytes_of_memory_count_as_not_set() {
+    assert_eq!(resolved(json!({"memory": 0})).memory, quantity("2Gi"));
+}
+
 #[rstest]
 #[case(json!({"cpu": {"cores": 512, "sockets": 64}}), "spec")]
 #[case(json!({"cpu": {"cores": 0}}), "spec.cpu.cores")]
 #[case(json!({"cpu": {"threadsPerCore": -1}}), "spec.cpu.threadsPerCore")]
 #[case(json!({"resources": {"cpu": {"sockets": 0}}}), "spec.resources.cpu.sockets")]
-#[case(json!({"memory": 0}), "spec.memory")]
+#[case(json!({"memory": -1}), "spec.memory")]
 #[case(json!({"memory": "512m"}), "spec.memory")]
 #[case(json!({"memory": "lots"}), "spec.memory")]
 #[case(json!({"resources": {"memory": {"size": "-2Gi"}}}), "spec.resources.memory.size")]
