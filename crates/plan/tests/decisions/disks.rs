@@ -41,7 +41,7 @@ fn removed(generation: i64) -> World {
 
 #[test]
 fn the_policy_at_the_removal_of_a_disk_decides_once() {
-    let marks = |world: &World| {
+    let is_marked = |world: &World| {
         has(&world.plan(), |action| {
             matches!(action, Action::ChangeMetadata { name, change, .. }
                 if name == "web-data"
@@ -49,15 +49,15 @@ fn the_policy_at_the_removal_of_a_disk_decides_once() {
         })
     };
     let world = removed(2);
-    assert!(marks(&world) && world.retained().is_empty());
+    assert!(is_marked(&world) && world.retained().is_empty());
     // The policy may have been another one at the time of the removal.
     let mut world = removed(3);
-    assert!(!marks(&world));
+    assert!(!is_marked(&world));
     assert_eq!(world.retained(), ["web-data"]);
     // It was retained before the policy was set.
     world = removed(2);
     world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();
-    assert!(!marks(&world) && world.retained().is_empty());
+    assert!(!is_marked(&world) && world.retained().is_empty());
 }
 
 #[test]
