@@ -245,3 +245,48 @@ fn a_claim_that_is_as_recorded_is_not_lost() {
     world.machine["status"]["disks"] = record;
     assert_eq!(world.plan().obstacles, []);
 }
+
+#[test]
+fn modes_that_a_claim_does_not_have_are_reported() {
+    let mut world = World::running();
+    let storage = |world: &World| {
+        let conditions = world.plan().status.conditions.unwrap();
+        let mut conditions = conditions.into_iter();
+        let storage = conditions.find(|condition| condition.type_ == "StorageReady");
+        storage.unwrap().message
+    };
+    assert_eq!(storage(&world), "all disks are bound");
+    world.machine["spec"]["disks"] = json!([{
+        "name": "data", "size": "1Gi", "accessMode": "ReadWriteMany", "volumeMode": "Block",
+    }]);
+    let message = storage(&world);
+    for expected in [
+        "spec.disks[0].accessMode: disk \"data\" stays ReadWriteOnce",
+        "spec.disks[0].volumeMode: disk \"data\" stays Filesystem",
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+    world.claims[0]["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
+    world.claims[0]["spec"]["volumeMode"] = "Block".into();
+    assert_eq!(storage(&world), "all disks are bound");
+}
+
+#[test]
+fn a_disk_keeps_the_owner_references_of_others() {
+    let mut world = World::running();
+    let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "other" });
+    let mut metadata = owned("web-data");
+    metadata["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
+    world.claims[0]["metadata"] = metadata;
+    let steps = world.plan().steps.into_iter();
+    let mut kept = steps.filter_map(|step| match step.action {
+        Action::ChangeMetadata { name, change, .. } if name == "web-data" => change.owners,
+        _ => None,
+    });
+    let (owners, _) = kept.next().unwrap();
+    let uids: Vec<_> = owners.iter().map(|owner| owner.uid.as_str()).collect();
+    assert_eq!(uids, ["other"]);
+}
