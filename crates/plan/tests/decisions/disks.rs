@@ -54,6 +54,10 @@ fn the_policy_at_the_removal_of_a_disk_decides_once() {
     let mut world = removed(3);
     assert!(!is_marked(&world));
     assert_eq!(world.retained(), ["web-data"]);
+    // The operator did not act on the spec before.
+    world = removed(2);
+    world.machine["status"]["conditions"][0]["status"] = "False".into();
+    assert!(!is_marked(&world));
     // It was retained before the policy was set.
     world = removed(2);
     world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();

@@ -89,6 +89,11 @@ fn a_stop_records_the_instance_that_it_ends() {
     assert_eq!(recorded(&world), instance);
     world.instance = Value::Null;
     assert_eq!(recorded(&world), instance);
+    // So does another write while it is stopped.
+    world.machine["spec"]["powerState"] = "Stopped".into();
+    world.instance = World::running().instance;
+    world.instance["metadata"]["uid"] = "uid-other".into();
+    assert_eq!(recorded(&world), instance);
 }
 
 #[test]
@@ -188,6 +193,10 @@ fn the_access_mode_of_a_claim_counts_for_the_virtual_machine() {
         claim["spec"]["accessModes"] = json!(["ReadWriteMany"]);
     }
     let migratable = strategy(&world);
+    for claim in &mut world.claims {
+        claim["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
+    }
+    assert_eq!(strategy(&world), migratable);
     assert_ne!(restricted, migratable, "{migratable}");
 }
 

@@ -174,7 +174,7 @@ fn a_terminating_or_older_virtual_machine_is_not_written() {
     metadata["annotations"][labels::MACHINE_UID] = "uid-before".into();
     metadata["ownerReferences"][0]["uid"] = "uid-before".into();
     let message = obstacle(&world).unwrap();
-    assert!(!message.contains("rename or delete"), "{message}");
+    assert!(message.contains("earlier Machine"), "{message}");
 }
 
 #[test]
