@@ -1,6 +1,6 @@
 //! Requests that a real kube-apiserver answered, and whether we would have answered the same.
 //!
-//! `recorded/stories.json` holds sequences of requests for one object each, with the answers of a
+//! `recorded/sequences.json` holds sequences of requests for one object each, with the answers of a
 //! current server; `recorded/schemas.json` the schemas of their kinds. Every step starts from what
 //! the server answered before, so that one difference does not hide others.
 
@@ -15,8 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 #[derive(Deserialize)]
-struct Story {
-    #[serde(rename = "story")]
+struct Sequence {
     title: String,
     kind: String,
     steps: Vec<Step>,
@@ -325,22 +324,22 @@ fn equal_managers(actual: &Value, answer: &Value) -> Result<(), String> {
 
 #[test]
 fn a_real_server_answers_the_same() {
-    let stories: Vec<Story> = read(include_str!("recorded/stories.json"));
+    let sequences: Vec<Sequence> = read(include_str!("recorded/sequences.json"));
     let mut differences = String::new();
     let mut steps = 0;
-    for story in stories {
+    for sequence in sequences {
         let mut replay = Replay {
-            kind: &story.kind,
-            shape: shape(&story.kind),
+            kind: &sequence.kind,
+            shape: shape(&sequence.kind),
             live: None,
         };
-        for (index, step) in story.steps.iter().enumerate() {
+        for (index, step) in sequence.steps.iter().enumerate() {
             steps += 1;
             if let Err(difference) = replay.step(step) {
                 let _ = writeln!(
                     differences,
                     "{} ({index}, {}): {difference}\n",
-                    story.title, step.verb
+                    sequence.title, step.verb
                 );
             }
             if let Some(answer) = &step.answer {

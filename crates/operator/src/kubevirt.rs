@@ -23,7 +23,7 @@ pub mod webhook;
 use std::sync::Arc;
 
 use api::kubevirt::install;
-use controller::{Controller, Tools};
+use controller::{Controller, Dependencies};
 use jiff::Timestamp;
 use kube::Client;
 use report::Report;
@@ -81,14 +81,14 @@ impl Operator {
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(install::MANAGER, move || clock());
-        let tools = Tools {
+        let deps = Dependencies {
             client: self.client.clone(),
             clock: self.clock,
             report: Report::new(self.metrics, recorder),
             health: self.health,
             leads: self.leads,
         };
-        let controller = Controller::new(tools, self.options);
+        let controller = Controller::new(deps, self.options);
         futures::join!(
             controller.run(token.clone()),
             publisher.run(self.client, token)

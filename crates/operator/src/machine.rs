@@ -26,7 +26,7 @@ mod withdraw;
 use std::sync::Arc;
 
 pub use controller::Options;
-use controller::{Controller, Tools};
+use controller::{Controller, Dependencies};
 pub use digest_key::KeySecret;
 use jiff::Timestamp;
 use kube::Client;
@@ -91,7 +91,7 @@ impl Operator {
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(api::labels::MANAGER, move || clock());
-        let tools = Tools {
+        let deps = Dependencies {
             client: self.client.clone(),
             clock: self.clock,
             stopwatch: self.stopwatch,
@@ -99,7 +99,7 @@ impl Operator {
             health: self.health,
             leads: self.leads,
         };
-        let controller = Controller::new(tools, self.queries, self.options);
+        let controller = Controller::new(deps, self.queries, self.options);
         futures::join!(
             controller.run(token.clone()),
             publisher.run(self.client, token)

@@ -200,7 +200,7 @@ async fn objects(server: &ApiServer) -> BTreeMap<String, Value> {
 }
 
 /// A VM starts, runs for minutes and is stopped; a Deployment rolls out meanwhile.
-async fn story(seed: u64) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) {
+async fn run_scenario(seed: u64) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) {
     let cluster = Cluster::start(Setup::seeded(seed), None).await.unwrap();
     let server = cluster.server().clone();
     let json = "application/json";
@@ -250,8 +250,8 @@ async fn story(seed: u64) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) 
 
 #[test]
 fn equal_seeds_give_equal_clusters() {
-    let one = run(story(3));
-    let other = run(story(3));
+    let one = run(run_scenario(3));
+    let other = run(run_scenario(3));
     let (running, stopped) = &one;
     let instance = running
         .iter()

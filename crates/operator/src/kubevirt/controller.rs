@@ -48,7 +48,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const PROMETHEUS_ACCOUNT: &str = "prometheus-k8s";
 
 /// Dependencies of the control loop.
-pub(super) struct Tools {
+pub(super) struct Dependencies {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) report: Report,
@@ -67,7 +67,7 @@ struct LastWrites {
 
 pub(super) struct Controller {
     inputs: Inputs<Self>,
-    tools: Tools,
+    deps: Dependencies,
     options: Options,
     requests: Requests,
     kinds: Kinds,
@@ -113,7 +113,7 @@ impl control_loop::Controller for Controller {
     }
 
     fn leadership(&self) -> Option<watch::Receiver<bool>> {
-        Some(self.tools.leads.clone())
+        Some(self.deps.leads.clone())
     }
 
     fn start_due(&mut self, now: Instant) -> Option<Instant> {
@@ -138,7 +138,7 @@ impl control_loop::Controller for Controller {
     }
 
     fn on_heartbeat(&mut self, _now: Instant) {
-        self.tools.health.heartbeat();
+        self.deps.health.heartbeat();
     }
 }
 
@@ -153,15 +153,15 @@ enum Discovery {
 }
 
 impl Controller {
-    pub(super) fn new(tools: Tools, options: Options) -> Self {
+    pub(super) fn new(deps: Dependencies, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
         let namespace = options.operator.namespace.clone();
         Self {
             inputs: Inputs::default(),
-            requests: Requests::new(tools.client.clone(), api::kubevirt::install::FIELD_MANAGER),
+            requests: Requests::new(deps.client.clone(), api::kubevirt::install::FIELD_MANAGER),
             kinds: Kinds::default(),
             caches: Caches::new(),
-            watches: Watches::new(tools.client.clone(), namespace),
+            watches: Watches::new(deps.client.clone(), namespace),
             refused_watches: BTreeMap::new(),
             served: Served::default(),
             strategies: Strategies::new(options.strategies.clone()),
@@ -179,14 +179,14 @@ impl Controller {
             requeue_at: None,
             synced: false,
             random,
-            tools,
+            deps,
             options,
         }
     }
 
     /// Reconciles until the token is cancelled, then finishes the writes in flight.
     pub(super) async fn run(mut self, token: CancellationToken) {
-        self.tools.health.set_synced(CACHES, false);
+        self.deps.health.set_synced(CACHES, false);
         self.report_webhook();
         for watched in [
             Watched::Definitions,
@@ -318,7 +318,7 @@ impl Controller {
             let namespace = &self.options.operator.namespace;
             let kubevirts = resources::in_order(&self.caches, namespace);
             let first = kubevirts.first().map(|kubevirt| &**kubevirt);
-            self.tools.report.installation(first);
+            self.deps.report.installation(first);
         }
         // At once, so that a standby replica does not accumulate versions of Secrets.
         if is_secret {
@@ -405,12 +405,12 @@ impl Controller {
             .iter()
             .any(|kind| kind.required);
         let is_ready = synced && !lacks_permission;
-        self.tools.health.set_synced(CACHES, is_ready);
-        self.tools.report.ready(is_ready);
+        self.deps.health.set_synced(CACHES, is_ready);
+        self.deps.report.ready(is_ready);
     }
 
     fn leads(&self) -> bool {
-        *self.tools.leads.borrow()
+        *self.deps.leads.borrow()
     }
 
     /// Time of the next timer, if work is waiting for time alone.
@@ -430,7 +430,7 @@ impl Controller {
 
     /// Instant of a wall clock time.
     fn instant(&self, time: &Time, now: Instant) -> Instant {
-        let ahead = time.0.duration_since((self.tools.clock)());
+        let ahead = time.0.duration_since((self.deps.clock)());
         // Rounded up: too early, nothing would be due.
         let ahead = ahead.max(SignedDuration::ZERO) + SignedDuration::from_millis(1);
         now + Duration::try_from(ahead).unwrap_or_default()

@@ -100,7 +100,7 @@ impl Default for Options {
 }
 
 /// Dependencies of the control loop.
-pub(super) struct Tools {
+pub(super) struct Dependencies {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) stopwatch: Stopwatch,
@@ -125,7 +125,7 @@ struct LastWrites {
 
 pub(super) struct Controller {
     inputs: Inputs<Self>,
-    tools: Tools,
+    deps: Dependencies,
     options: Options,
     requests: Requests,
     caches: Caches,
@@ -158,7 +158,7 @@ impl control_loop::Controller for Controller {
     }
 
     fn leadership(&self) -> Option<watch::Receiver<bool>> {
-        Some(self.tools.leads.clone())
+        Some(self.deps.leads.clone())
     }
 
     fn start_due(&mut self, now: Instant) -> Option<Instant> {
@@ -183,13 +183,13 @@ impl control_loop::Controller for Controller {
     }
 
     fn on_heartbeat(&mut self, now: Instant) {
-        self.tools.health.heartbeat();
+        self.deps.health.heartbeat();
         self.report_orphans(now);
     }
 }
 
 impl Controller {
-    pub(super) fn new(tools: Tools, queries: CacheQueries, options: Options) -> Self {
+    pub(super) fn new(deps: Dependencies, queries: CacheQueries, options: Options) -> Self {
         let mut random = Random::seeded(options.seed);
         let scopes = WatchScope::of_namespaces(&options.namespaces);
         let mut caches = Caches::new(scopes.clone())
@@ -200,7 +200,7 @@ impl Controller {
         }
         Self {
             inputs: Inputs::with_queries(queries.into_receiver()),
-            requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
+            requests: Requests::new(deps.client.clone(), api::labels::MANAGER),
             caches,
             queue: WorkQueue::new(
                 Some(options.reconcile_interval),
@@ -217,7 +217,7 @@ impl Controller {
             synced: false,
             random,
             scopes,
-            tools,
+            deps,
             options,
         }
     }
@@ -226,7 +226,7 @@ impl Controller {
     pub(super) async fn run(mut self, token: CancellationToken) {
         for watched in Watched::ALL {
             if watched.is_required() {
-                self.tools.health.set_synced(watched.name(), false);
+                self.deps.health.set_synced(watched.name(), false);
             }
             if watched.definition().is_none() && self.caches.is_served(watched) {
                 self.start_watch(watched);
@@ -236,19 +236,19 @@ impl Controller {
     }
 
     fn start_watch(&mut self, watched: Watched) {
-        let events = watched.start(&self.tools.client, &self.scopes, self.random.next());
+        let events = watched.start(&self.deps.client, &self.scopes, self.random.next());
         self.inputs.watches.start(watched, events);
-        self.tools.health.set_synced(watched.name(), false);
+        self.deps.health.set_synced(watched.name(), false);
     }
 
     fn stop_watch(&mut self, watched: Watched) {
         if self.inputs.watches.stop(&watched) {
             self.caches.forget(watched);
-            self.tools.report.forget_kind(watched);
+            self.deps.report.forget_kind(watched);
             if watched.is_required() {
-                self.tools.health.set_synced(watched.name(), false);
+                self.deps.health.set_synced(watched.name(), false);
             } else {
-                self.tools.health.forget(watched.name());
+                self.deps.health.forget(watched.name());
             }
             tracing::info!(
                 kind = watched.name(),
@@ -295,7 +295,7 @@ impl Controller {
 
     fn update_synced(&mut self, watched: Watched) {
         let synced = self.caches.is_synced(watched);
-        self.tools.health.set_synced(watched.name(), synced);
+        self.deps.health.set_synced(watched.name(), synced);
         let all = Watched::ALL.into_iter().all(|watched| {
             let is_optional = watched.is_vitistack() || !watched.is_required();
             self.caches.is_synced(watched) || (is_optional && !self.caches.is_served(watched))
@@ -320,11 +320,11 @@ impl Controller {
             self.orphans.forget();
         } else if self.synced {
             self.orphans.evaluate(&self.caches, now);
-            if *self.tools.leads.borrow() {
-                self.tools.report.orphans(self.orphans.unreported());
+            if *self.deps.leads.borrow() {
+                self.deps.report.orphans(self.orphans.unreported());
             }
         }
-        self.tools.report.orphan_counts(&self.orphans.counts());
+        self.deps.report.orphan_counts(&self.orphans.counts());
     }
 
     fn enqueue(&mut self, affected: Affected) {
@@ -347,8 +347,8 @@ impl Controller {
         if all {
             self.enqueue_all();
         }
-        let wall = (self.tools.clock)();
-        self.tools
+        let wall = (self.deps.clock)();
+        self.deps
             .report
             .fleet(&machines, &virtual_machines, &claims, wall);
     }
@@ -366,7 +366,7 @@ impl Controller {
     }
 
     fn is_active(&self) -> bool {
-        self.synced && *self.tools.leads.borrow()
+        self.synced && *self.deps.leads.borrow()
     }
 
     /// Starts the read of the digest key if it is due. The key may have to be created, so this replica
@@ -409,11 +409,11 @@ impl Controller {
                 break;
             };
             let started = Instant::now();
-            let stopwatch = (self.tools.stopwatch)();
+            let stopwatch = (self.deps.stopwatch)();
             let reconciled = self.reconcile(&subject, now);
-            let elapsed = (self.tools.stopwatch)().saturating_duration_since(stopwatch);
+            let elapsed = (self.deps.stopwatch)().saturating_duration_since(stopwatch);
             if elapsed > SLOW_RECONCILE {
-                self.tools.report.slow_reconcile(&subject, elapsed);
+                self.deps.report.slow_reconcile(&subject, elapsed);
             }
             let Some(reconciled) = reconciled else {
                 self.forget(&subject, now);
@@ -429,11 +429,11 @@ impl Controller {
                 let requeue_at = reconciled.requeue_at;
                 let outcome = requeue_at.map_or(Requeue::AtResync, Requeue::At);
                 self.queue.done(&subject, outcome, now);
-                self.tools.report.unchanged(&subject, started.elapsed());
+                self.deps.report.unchanged(&subject, started.elapsed());
             }
         }
         self.start_reads(now);
-        self.tools.report.queue_depth(self.queue.depth(now));
+        self.deps.report.queue_depth(self.queue.depth(now));
     }
 
     fn forget(&mut self, subject: &Subject, now: Instant) {
@@ -449,7 +449,7 @@ impl Controller {
         if subject.owner == Owner::Machine {
             self.secrets.forget(&subject.key);
         }
-        self.tools.report.forget(subject);
+        self.deps.report.forget(subject);
     }
 
     /// Drops writes that may be repeated by now.

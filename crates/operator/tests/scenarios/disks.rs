@@ -329,7 +329,10 @@ fn an_unreadable_source_is_reported_and_retried() {
                 message.contains("DataVolume web-root:")
             })
             .await;
-        assert_eq!(condition(&machine, "StorageReady")["reason"], "PVCPending");
+        assert_eq!(
+            condition(&machine, "StorageReady")["reason"],
+            "ImportFailed"
+        );
         assert_eq!(condition(&machine, "Ready")["reason"], "ImportFailed");
         let words = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(words.contains("Unable to process data"), "{words}");

@@ -137,16 +137,20 @@ pub(super) fn report(input: StatusInput<'_>) -> StatusReport {
     conditions.extend(part_conditions::evaluate(&view, guest, &failures));
     let status = status(&view, Some(phase), conditions);
     let unfilled = volumes::unfilled(&view);
+    let new_storage = storage_condition(Some(&status)).map(|it| it.message.as_str());
+    let old_storage = storage_condition(view.old);
     let must_write = unfilled.as_ref().is_some_and(|it| !it.is_retrying)
-        && storage_message(Some(&status)) != storage_message(view.old);
+        && new_storage != old_storage.map(|it| it.message.as_str());
     let mut report = report_if_significant(&view, status, &ready, requeue_after, must_write);
     // `Ready` of a running guest does not mention a disk that is being added.
     let unnamed = unfilled.filter(|it| must_write && it.reason != ready.reason);
-    report.events.extend(unnamed.and_then(|unfilled| {
-        let old = storage_message(view.old).unwrap_or_default();
-        (!old.contains(&unfilled.first))
-            .then(|| Event::warning(unfilled.reason, conditions::bounded(unfilled.message)))
-    }));
+    let unreported =
+        unnamed.filter(|it| old_storage.is_none_or(|storage| storage.reason != it.reason));
+    report
+        .events
+        .extend(unreported.map(|unfilled| {
+            Event::warning(unfilled.reason, conditions::bounded(unfilled.message))
+        }));
     report
 }
 
@@ -255,11 +259,9 @@ fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Add
     Some(addresses::with_ledger_addresses(guest, ledger))
 }
 
-/// Message of the `StorageReady` condition.
-fn storage_message(status: Option<&MachineStatus>) -> Option<&str> {
+fn storage_condition(status: Option<&MachineStatus>) -> Option<&Condition> {
     let conditions = status.and_then(|status| status.conditions.as_deref());
-    let storage = conditions::find(conditions, reason::STORAGE_READY);
-    storage.map(|storage| storage.message.as_str())
+    conditions::find(conditions, reason::STORAGE_READY)
 }
 
 impl ReadyReport {

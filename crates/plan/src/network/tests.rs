@@ -1,4 +1,4 @@
-//! NetworkConfiguration planner: stories and properties.
+//! NetworkConfiguration planner: scenarios and properties.
 
 use api::labels;
 use k8s_openapi::jiff::Timestamp;

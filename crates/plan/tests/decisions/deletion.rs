@@ -210,6 +210,7 @@ fn a_machine_without_our_finalizer_is_left_to_the_others() {
 fn an_instance_without_its_virtual_machine_is_deleted_before_disks() {
     let mut world = World::ending();
     world.instance = World::running().instance;
+    world.instance["metadata"]["resourceVersion"] = "9".into();
     assert_eq!(world.deleted(), ["VirtualMachineInstance web"]);
     let plan = world.plan();
     assert!(!has(&plan, |action| *action == Action::RemoveFinalizer));

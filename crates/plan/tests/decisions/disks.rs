@@ -41,7 +41,7 @@ fn removed(generation: i64) -> World {
 
 #[test]
 fn the_policy_at_the_removal_of_a_disk_decides_once() {
-    let marks = |world: &World| {
+    let is_marked = |world: &World| {
         has(&world.plan(), |action| {
             matches!(action, Action::ChangeMetadata { name, change, .. }
                 if name == "web-data"
@@ -49,15 +49,19 @@ fn the_policy_at_the_removal_of_a_disk_decides_once() {
         })
     };
     let world = removed(2);
-    assert!(marks(&world) && world.retained().is_empty());
+    assert!(is_marked(&world) && world.retained().is_empty());
     // The policy may have been another one at the time of the removal.
     let mut world = removed(3);
-    assert!(!marks(&world));
+    assert!(!is_marked(&world));
     assert_eq!(world.retained(), ["web-data"]);
+    // The operator did not act on the spec before.
+    world = removed(2);
+    world.machine["status"]["conditions"][0]["status"] = "False".into();
+    assert!(!is_marked(&world));
     // It was retained before the policy was set.
     world = removed(2);
     world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();
-    assert!(!marks(&world) && world.retained().is_empty());
+    assert!(!is_marked(&world) && world.retained().is_empty());
 }
 
 #[test]
@@ -246,4 +250,49 @@ fn a_claim_that_is_as_recorded_is_not_lost() {
     let record = json!([{ "name": "data", "pvcName": "web-data", "uuid": "uid-web-data" }]);
     world.machine["status"]["disks"] = record;
     assert_eq!(world.plan().obstacles, []);
+}
+
+#[test]
+fn modes_that_a_claim_does_not_have_are_reported() {
+    let mut world = World::running();
+    let storage = |world: &World| {
+        let conditions = world.plan().status.conditions.unwrap();
+        let mut conditions = conditions.into_iter();
+        let storage = conditions.find(|condition| condition.type_ == "StorageReady");
+        storage.unwrap().message
+    };
+    assert_eq!(storage(&world), "all disks are bound");
+    world.machine["spec"]["disks"] = json!([{
+        "name": "data", "size": "1Gi", "accessMode": "ReadWriteMany", "volumeMode": "Block",
+    }]);
+    let message = storage(&world);
+    for expected in [
+        "spec.disks[0].accessMode: disk \"data\" stays ReadWriteOnce",
+        "spec.disks[0].volumeMode: disk \"data\" stays Filesystem",
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+    world.claims[0]["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
+    world.claims[0]["spec"]["volumeMode"] = "Block".into();
+    assert_eq!(storage(&world), "all disks are bound");
+}
+
+#[test]
+fn a_disk_keeps_the_owner_references_of_others() {
+    let mut world = World::running();
+    let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "other" });
+    let mut metadata = owned("web-data");
+    metadata["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
+    world.claims[0]["metadata"] = metadata;
+    let steps = world.plan().steps.into_iter();
+    let mut kept = steps.filter_map(|step| match step.action {
+        Action::ChangeMetadata { name, change, .. } if name == "web-data" => change.owners,
+        _ => None,
+    });
+    let (owners, _) = kept.next().unwrap();
+    let uids: Vec<_> = owners.iter().map(|owner| owner.uid.as_str()).collect();
+    assert_eq!(uids, ["other"]);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::labels;
 use plan::machine::{Action, Object};
+use rstest::rstest;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -89,6 +90,11 @@ fn a_stop_records_the_instance_that_it_ends() {
     assert_eq!(recorded(&world), instance);
     world.instance = Value::Null;
     assert_eq!(recorded(&world), instance);
+    // So does another write while it is stopped.
+    world.machine["spec"]["powerState"] = "Stopped".into();
+    world.instance = World::running().instance;
+    world.instance["metadata"]["uid"] = "uid-other".into();
+    assert_eq!(recorded(&world), instance);
 }
 
 #[test]
@@ -128,6 +134,45 @@ fn an_instance_that_never_started_is_replaced_when_its_size_changes() {
 }
 
 #[test]
+fn an_instance_that_is_as_desired_or_ends_anyway_is_not_replaced() {
+    let mut world = World::running();
+    world.adopt_written_vm();
+    world.instance["status"] = json!({ "phase": "Scheduling" });
+    let mut domain = world.vm["spec"]["template"]["spec"]["domain"].clone();
+    domain["devices"] = json!({});
+    world.instance["spec"] = json!({ "domain": domain });
+    assert_eq!(world.deleted(), [""; 0], "only devices differ");
+    world.instance["spec"]["domain"]["cpu"]["cores"] = 64.into();
+    assert_eq!(world.deleted(), ["VirtualMachineInstance web"]);
+    world.instance["metadata"]["deletionTimestamp"] = NOW.into();
+    assert_eq!(world.deleted(), [""; 0]);
+}
+
+#[rstest]
+#[case::waits_for_a_node("Scheduling", false, true)]
+#[case::was_compared("Scheduling", true, false)]
+#[case::runs("Running", false, false)]
+fn the_secret_of_a_starting_guest_is_written_unless_it_was_compared(
+    #[case] phase: &str,
+    #[case] is_verified: bool,
+    #[case] is_written: bool,
+) {
+    let mut world = World::running();
+    world.machine["spec"]["cloudInit"] = json!({ "userData": "#cloud-config\n" });
+    world.adopt_written_vm();
+    world.instance["status"]["phase"] = phase.into();
+    world.secret_is_verified = is_verified;
+    let writes = |world: &World| {
+        has(&world.plan(), |action| {
+            matches!(action, Action::WriteSecret(_))
+        })
+    };
+    assert_eq!(writes(&world), is_written);
+    world.instance["metadata"]["deletionTimestamp"] = NOW.into();
+    assert!(!writes(&world), "its guest does not start");
+}
+
+#[test]
 fn the_access_mode_of_a_claim_counts_for_the_virtual_machine() {
     let mut world = World::running();
     let disks = json!([
@@ -149,6 +194,10 @@ fn the_access_mode_of_a_claim_counts_for_the_virtual_machine() {
         claim["spec"]["accessModes"] = json!(["ReadWriteMany"]);
     }
     let migratable = strategy(&world);
+    for claim in &mut world.claims {
+        claim["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
+    }
+    assert_eq!(strategy(&world), migratable);
     assert_ne!(restricted, migratable, "{migratable}");
 }
 

@@ -9,4 +9,6 @@ mod data_volumes;
 mod deletion;
 mod disks;
 mod guest;
+mod networks;
+mod virtual_machine;
 mod world;

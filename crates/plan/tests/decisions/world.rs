@@ -31,6 +31,10 @@ pub(crate) struct World {
     pub(crate) users: Vec<&'static str>,
     /// Its VirtualMachine without labels, which a cache does not show and a live read does.
     pub(crate) hidden_vm: Value,
+    pub(crate) networks: Vec<Value>,
+    pub(crate) attachments: Vec<Value>,
+    /// Whether its cloud-init Secret was compared, where Secrets are not watched.
+    pub(crate) secret_is_verified: bool,
     /// Metadata of its cloud-init Secret, where Secrets are watched; null if there is none.
     pub(crate) secret: Option<Value>,
     pub(crate) unconfirmed: Vec<(Kind, &'static str)>,
@@ -67,6 +71,15 @@ pub(crate) fn claim(disk: &str, size: &str) -> Value {
         "spec": { "storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
             "volumeMode": "Filesystem", "resources": { "requests": { "storage": size } } },
         "status": { "phase": "Bound" },
+    })
+}
+
+/// An attachment definition that belongs to nobody.
+pub(crate) fn attachment(name: &str) -> Value {
+    json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "config": "{}" },
     })
 }
 
@@ -113,6 +126,9 @@ impl World {
             age: None,
             users: Vec::new(),
             hidden_vm: Value::Null,
+            networks: Vec::new(),
+            attachments: Vec::new(),
+            secret_is_verified: true,
             secret: None,
             unconfirmed: Vec::new(),
             lost: Vec::new(),
@@ -129,8 +145,46 @@ impl World {
         world
     }
 
+    /// Makes the VirtualMachine the one that the plan writes.
+    pub(crate) fn adopt_written_vm(&mut self) {
+        let steps = self.plan().steps.into_iter();
+        let mut objects = steps.filter_map(|step| match step.action {
+            Action::Apply { object, .. } | Action::Create(object) => Some(json!(object)),
+            _ => None,
+        });
+        let Some(written) = objects.find(|object| object["kind"] == "VirtualMachine") else {
+            return;
+        };
+        for field in ["annotations", "labels"] {
+            self.vm["metadata"][field] = written["metadata"][field].clone();
+        }
+        self.vm["spec"] = written["spec"].clone();
+    }
+
+    /// Adds a NetworkConfiguration with its attachment definition.
+    pub(crate) fn add_network(&mut self, name: &str) {
+        let uid = format!("uid-network-{name}");
+        self.networks.push(json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+            "metadata": { "name": name, "namespace": "default", "uid": uid },
+            "spec": { "bridge": "br0" },
+        }));
+        let mut attachment = attachment(name);
+        attachment["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+            "name": name, "uid": uid, "controller": true,
+        }]);
+        self.attachments.push(attachment);
+    }
+
     pub(crate) fn plan(&self) -> Plan {
         let machine: Machine = read(&self.machine);
+        let networks = self.networks.iter().map(|network| {
+            let name = network["metadata"]["name"].as_str().unwrap();
+            (name.to_owned(), Arc::new(read(network)))
+        });
+        let networks = Known::all(networks);
+        let attachments: Vec<_> = self.attachments.iter().map(read).collect();
         let (vm, instance) = (read(&self.vm), read(&self.instance));
         let claims: Vec<_> = self.claims.iter().map(read).collect();
         let data_volumes: Vec<_> = self.data_volumes.iter().map(read).collect();
@@ -159,6 +213,7 @@ impl World {
             machine: &machine,
             surroundings: Surroundings {
                 storage_classes: Known::all([("fast".to_owned(), Arc::new(class))]),
+                networks,
                 ..Surroundings::default()
             },
             installed: self.installed,
@@ -167,13 +222,15 @@ impl World {
             claims: claims.iter().collect(),
             data_volumes: data_volumes.iter().collect(),
             cloud_init_secret: match &secret {
-                None => CloudInitSecret::Unobserved { is_verified: true },
+                None => CloudInitSecret::Unobserved {
+                    is_verified: self.secret_is_verified,
+                },
                 Some(None) => CloudInitSecret::Missing,
                 Some(Some(metadata)) => CloudInitSecret::Present(metadata),
             },
             digest_key: None,
             mac_address_rivals: Vec::new(),
-            attachments: Vec::new(),
+            attachments: attachments.iter().collect(),
             ledger: None,
             references: self.age.map(|age| LiveReferences {
                 found: &references,

@@ -137,21 +137,21 @@ fn a_rollback_goes_from_the_api_to_the_nodes() {
 fn virt_handler_rolls_out_to_one_node_then_to_a_tenth_then_to_all() {
     let mut world = installed(OLD, 30);
     world.request(NEW);
-    let mut paces = Vec::new();
+    let mut limits = Vec::new();
     world
         .run_with(|world, plan| {
-            let pace = max_unavailable(plan);
+            let limit = max_unavailable(plan);
             let updated = world.pods.iter().filter(|pod| {
                 pod.owner.as_ref().unwrap().0 == "DaemonSet"
                     && pod.annotations[install::STRATEGY_VERSION] == NEW
             });
-            if pace == Some(json!("10%")) {
+            if limit == Some(json!("10%")) {
                 assert!(updated.count() <= 2, "one node has tried it");
             }
-            paces.extend(pace);
+            limits.extend(limit);
         })
         .unwrap();
-    assert_eq!(paces, [json!(1), json!("10%"), json!(1)]);
+    assert_eq!(limits, [json!(1), json!("10%"), json!(1)]);
     assert_deployed(&world, NEW);
 }
 
@@ -196,23 +196,23 @@ fn a_rollout_without_further_ready_nodes_is_stalled() {
 fn drift_does_not_restart_a_rollout() {
     let mut world = installed(OLD, 30);
     world.request(NEW);
-    let mut paces = Vec::new();
-    while paces.len() < 2 {
+    let mut limits = Vec::new();
+    while limits.len() < 2 {
         let mut found = None;
         world.round_with(|_, plan| found = max_unavailable(plan));
-        paces.extend(found);
+        limits.extend(found);
     }
     let id = world.id("DaemonSet", "virt-handler");
     world.change(&id, |value| value["metadata"]["generation"] = json!(99));
     world.increment_generation();
     world
-        .run_with(|_, plan| paces.extend(max_unavailable(plan)))
+        .run_with(|_, plan| limits.extend(max_unavailable(plan)))
         .unwrap();
-    assert_eq!(paces[..2], [json!(1), json!("10%")]);
+    assert_eq!(limits[..2], [json!(1), json!("10%")]);
     assert!(
-        !paces[2..]
+        !limits[2..]
             .iter()
-            .any(|pace| *pace == json!(1) && paces.last() != Some(pace))
+            .any(|limit| *limit == json!(1) && limits.last() != Some(limit))
     );
     assert_deployed(&world, NEW);
 }

@@ -3,11 +3,11 @@
 //!
 //! A breadth-first search instead of the stateright crate: states are numbers of interned objects, and plans
 //! are memoized by them, so the real `plan` runs a few thousand times for a million states; the shortest
-//! counterexample comes first, and reads as a story. The properties are of two kinds that need no temporal
+//! counterexample comes first, and lists one action a line. The properties are of two kinds that need no temporal
 //! logic: invariants of a move, and "a fair continuation ends well".
 //!
-//! `MODEL_ACTS` and `MODEL_STATES` explore further than the tests do, and `MODEL_STORIES` also fails with the
-//! stories of promises that are known to be broken; see docs/reliability.md.
+//! `MODEL_ACTS` and `MODEL_STATES` explore further than the tests do, and `MODEL_COUNTEREXAMPLES` also fails with the
+//! counterexamples of promises that are known to be broken; see docs/reliability.md.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -51,7 +51,7 @@ fn number(name: &str, default: usize) -> usize {
 /// Promises that the operator does not keep yet. A broken promise that is not in this list fails.
 const KNOWN: &[Promise] = &[];
 
-/// Explores, prints figures, and fails with the stories of the broken promises.
+/// Explores, prints figures, and fails with the counterexamples of the broken promises.
 fn check(name: &str, configs: impl IntoIterator<Item = Config>) {
     let mut broken = BTreeMap::new();
     for mut config in configs {
@@ -72,13 +72,17 @@ fn check(name: &str, configs: impl IntoIterator<Item = Config>) {
             },
             began.elapsed(),
         );
-        broken.extend(found.stories);
+        broken.extend(found.counterexamples);
     }
-    if std::env::var_os("MODEL_STORIES").is_none() {
+    if std::env::var_os("MODEL_COUNTEREXAMPLES").is_none() {
         broken.retain(|(promise, _), _| !KNOWN.contains(promise));
     }
-    let stories: Vec<_> = broken.values().map(String::as_str).collect();
-    assert!(stories.is_empty(), "\n{}", stories.join("\n"));
+    let counterexamples: Vec<_> = broken.values().map(String::as_str).collect();
+    assert!(
+        counterexamples.is_empty(),
+        "\n{}",
+        counterexamples.join("\n")
+    );
 }
 
 const ONE: Config = Config {

@@ -236,7 +236,7 @@ impl Model {
         }
     }
 
-    /// Describes a move as a line of a story.
+    /// Describes a move as a line of a counterexample.
     pub(crate) fn describe_move(&mut self, state: &State, chosen: Move) -> String {
         match chosen {
             Move::Deliver(watch) => format!("the operator's watch of {watch:?} catches up"),

@@ -1,4 +1,4 @@
-//! Breadth-first search over states, and the stories of those that break a promise.
+//! Breadth-first search over states, and the counterexamples of those that break a promise.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,8 +19,8 @@ pub(crate) struct Found {
     pub(crate) plans: usize,
     /// Whether no state is left to explore.
     pub(crate) is_complete: bool,
-    /// The shortest story of each way in which a promise was broken.
-    pub(crate) stories: BTreeMap<(Promise, String), String>,
+    /// The shortest counterexample of each way in which a promise was broken.
+    pub(crate) counterexamples: BTreeMap<(Promise, String), String>,
 }
 
 struct Search {
@@ -51,7 +51,7 @@ pub(crate) fn explore(config: Config, bound: usize) -> Found {
             objects: 0,
             plans: 0,
             is_complete: true,
-            stories: BTreeMap::new(),
+            counterexamples: BTreeMap::new(),
         },
     };
     search.run(bound);
@@ -130,10 +130,10 @@ impl Search {
     fn report(&mut self, number: usize, last: Option<Move>, broken: &[Broken]) {
         for Broken { promise, detail } in broken {
             let key = (*promise, detail.clone());
-            if self.found.stories.contains_key(&key) {
+            if self.found.counterexamples.contains_key(&key) {
                 continue;
             }
-            let mut story = String::new();
+            let mut counterexample = String::new();
             let mut path = Vec::new();
             let mut at = number;
             while at != 0 {
@@ -146,13 +146,16 @@ impl Search {
             for (line, (from, chosen)) in path.into_iter().enumerate() {
                 let state = self.states[from].clone();
                 let line_text = self.model.describe_move(&state, chosen);
-                let _ = writeln!(story, "  {:2}. {line_text}", line + 1);
+                let _ = writeln!(counterexample, "  {:2}. {line_text}", line + 1);
             }
             if last.is_none() {
-                let _ = writeln!(story, "      then users stop, and everybody else continues");
+                let _ = writeln!(
+                    counterexample,
+                    "      then users stop, and everybody else continues"
+                );
             }
-            let _ = writeln!(story, "   => {promise:?}: {detail}");
-            self.found.stories.insert(key, story);
+            let _ = writeln!(counterexample, "   => {promise:?}: {detail}");
+            self.found.counterexamples.insert(key, counterexample);
         }
     }
 }

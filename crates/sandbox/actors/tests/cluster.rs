@@ -228,7 +228,7 @@ async fn an_idle_cluster_writes_nothing() {
     cluster.stop().await;
 }
 
-async fn story(seed: u64) -> Vec<Value> {
+async fn run_scenario(seed: u64) -> Vec<Value> {
     let cluster = Cluster::start(seed, Speed::Fast);
     pass(1).await;
     cluster.create(deployment("1")).await;
@@ -250,8 +250,8 @@ async fn story(seed: u64) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn equal_seeds_give_equal_runs_to_the_last_byte() {
-    let (first, second) = (story(7).await, story(7).await);
+    let (first, second) = (run_scenario(7).await, run_scenario(7).await);
     assert!(!first.is_empty());
     assert_eq!(first, second);
-    assert_ne!(first, story(8).await);
+    assert_ne!(first, run_scenario(8).await);
 }

@@ -71,7 +71,7 @@ impl Controller {
         let secrets = Watched::Objects(("".into(), "Secret".into()));
         let listed = self.caches.is_synced(&secrets);
         if let Some(met) = self.certificates.webhook(listed) {
-            self.tools.health.set_requirement(WEBHOOK, met);
+            self.deps.health.set_requirement(WEBHOOK, met);
         }
     }
 
@@ -80,17 +80,17 @@ impl Controller {
         self.report_webhook();
         let namespace = &self.options.operator.namespace;
         if self.certificates.update(self.caches.objects(), namespace) {
-            self.tools
+            self.deps
                 .report
                 .certificates(&validities(self.certificates.pairs()));
         }
     }
 
     fn reconcile(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
-        let wall = Time((self.tools.clock)());
+        let wall = Time((self.deps.clock)());
         let plan = self.plan(kubevirt, &wall);
         if is_served {
-            self.tools.report.plan(&plan, seconds(&wall));
+            self.deps.report.plan(&plan, seconds(&wall));
         }
         let Plan {
             steps,
@@ -202,7 +202,7 @@ impl Controller {
         self.counts.clear();
         self.last_writes.clear();
         self.strategies.retain(&[]);
-        self.tools.report.reset();
+        self.deps.report.reset();
     }
 }
 

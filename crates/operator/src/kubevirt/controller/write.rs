@@ -103,7 +103,7 @@ impl Controller {
         }
         if let Some((old, new)) = &status {
             if progress(old) != progress(new) {
-                self.memory.progress_at = Some(Time((self.tools.clock)()));
+                self.memory.progress_at = Some(Time((self.deps.clock)()));
             }
             last.status = Some((Fingerprint::of(&new.to_string()), now));
             last.status_at = Some(now);
@@ -111,7 +111,7 @@ impl Controller {
         let executor = Executor {
             requests: self.requests.clone(),
             target,
-            clock: Arc::clone(&self.tools.clock),
+            clock: Arc::clone(&self.deps.clock),
         };
         let permits = Arc::new(Semaphore::new(CONCURRENCY));
         let refusals = BatchRefusals::default();
@@ -275,7 +275,7 @@ impl Controller {
     fn publish(&self, uid: &str, events: impl IntoIterator<Item = Event>) {
         let mut kubevirts = self.caches.kubevirts.iter().map(|(_, kubevirt)| kubevirt);
         if let Some(kubevirt) = kubevirts.find(|kubevirt| kubevirt.uid().as_deref() == Some(uid)) {
-            self.tools.report.events(kubevirt, events);
+            self.deps.report.events(kubevirt, events);
         }
     }
 
@@ -365,7 +365,7 @@ impl Controller {
             };
         }
         Report::refusal(subject, error.code(), &message);
-        let wall = (self.tools.clock)();
+        let wall = (self.deps.clock)();
         // Status writes do not share causes: there is one.
         let is_status = subject.kind.contains('/');
         let cause = Cause::of(subject, error, &cause).filter(|_| !is_status);

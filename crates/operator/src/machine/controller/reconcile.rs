@@ -105,7 +105,7 @@ impl Controller {
                 });
             }
         };
-        let wall = Time((self.tools.clock)());
+        let wall = Time((self.deps.clock)());
         let refusal = self.retries.refusal(subject);
         let children = self.caches.children(&machine)?;
         let is_verified = self.is_verified(&subject.key, &children, now);
@@ -132,7 +132,7 @@ impl Controller {
             self.reads
                 .settle(subject, in_use.then_some(prefix.as_str()));
         }
-        self.tools.report.plan_errors(subject, &plan, &self.caches);
+        self.deps.report.plan_errors(subject, &plan, &self.caches);
         if plan.needs_cloud_init && plan.steps.is_empty() {
             return Some(Reconciled {
                 work: Some(Work::ReadMachine),
@@ -171,7 +171,7 @@ impl Controller {
         let network = Arc::clone(self.caches.networks.get(&subject.key)?);
         let target = Target::of(Owner::Network, &network.metadata);
         let generation = network.metadata.generation;
-        let wall = Time((self.tools.clock)());
+        let wall = Time((self.deps.clock)());
         let refusal = self.retries.refusal(subject);
         let observed = self.caches.observe_network(&network, refusal);
         let mut plan = network_plan(&observed, &wall);

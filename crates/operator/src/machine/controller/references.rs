@@ -188,7 +188,7 @@ impl Controller {
                 match &result {
                     Ok(references) => self.found(&subject, Arc::clone(references), started),
                     Err(refusal) => {
-                        self.tools.report.read_refused(&subject, refusal);
+                        self.deps.report.read_refused(&subject, refusal);
                         let refused = Refused {
                             refusal: refusal.clone(),
                             generation,

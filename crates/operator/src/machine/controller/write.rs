@@ -267,13 +267,13 @@ impl Controller {
             retry_after: _,
         } = outcome;
         // Before the answers: the last of them may remove the resource, and its UID, from the caches.
-        self.tools.report.events(subject, &self.caches, events);
+        self.deps.report.events(subject, &self.caches, events);
         for answer in answers {
             let affected = self.caches.on_answer(subject, answer);
             self.enqueue(affected);
         }
         let phase = self.phase(subject);
-        self.tools
+        self.deps
             .report
             .written(subject, phase, refusal.as_ref(), took);
         refusal.filter(|_| !is_fenced)

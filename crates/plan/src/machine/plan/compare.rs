@@ -93,6 +93,7 @@ mod tests {
     #[case::item_with_more(json!({"a": [{"n": 1, "mac": "x"}]}), json!({"a": [{"n": 1}]}), &[])]
     #[case::item_added(json!({"a": [1, 2]}), json!({"a": [1]}), &["spec.a"])]
     #[case::item_changed(json!({"a": [{"n": 1}]}), json!({"a": [{"n": 2}]}), &["spec.a[0].n"])]
+    #[case::equal_values(json!(1), json!(1), &[])]
     #[case::null(json!(null), json!({"a": 1}), &["spec"])]
     fn compares_desired_with_observed_fields(
         #[case] found: Value,

@@ -154,7 +154,11 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
                     message.join("; "),
                 ))
             }
-            Some(message) => pending(message),
+            Some(message) => {
+                let unfilled = volumes::unfilled(view);
+                let reason = unfilled.map_or(reason::PVC_PENDING, |unfilled| unfilled.reason);
+                Some(ConditionUpdate::as_false(type_, reason, message))
+            }
         },
     }
 }

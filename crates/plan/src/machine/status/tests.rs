@@ -1,4 +1,4 @@
-//! Status reports, as stories of observed states.
+//! Status reports, of sequences of observed states.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"

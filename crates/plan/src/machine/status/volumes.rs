@@ -22,8 +22,6 @@ pub(super) struct Unfilled {
     pub(super) message: String,
     /// Whether CDI is retrying all of them.
     pub(super) is_retrying: bool,
-    /// How the message begins.
-    pub(super) first: String,
 }
 
 /// The failures that CDI reports for the Machine's volumes.
@@ -34,15 +32,13 @@ pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
             continue;
         };
         let name = volume.metadata.name.as_deref().unwrap_or_default();
-        let first = format!("DataVolume {name}: ");
-        let message = format!("{first}{message}");
+        let message = format!("DataVolume {name}: {message}");
         match &mut found {
             None => {
                 found = Some(Unfilled {
                     reason,
                     message,
                     is_retrying,
-                    first,
                 });
             }
             Some(found) => {

@@ -175,6 +175,29 @@ fn another_default_class_is_for_new_machines() {
     assert_eq!(size(&new), of("MachineClass new", "8Gi", "10Gi"));
 }
 
+#[test]
+fn a_machine_that_follows_its_class_is_resized_while_it_runs() {
+    let vm = made(&json!({}), &[default_class("big", "4Gi")]);
+    let classes = [default_class("big", "6Gi")];
+    let mut machine = machine(json!({}));
+    let kept = sized(&machine, Some(&vm), &classes, false);
+    assert_eq!(size(&kept), of("MachineClass big", "4Gi", "10Gi"));
+    let follow = (labels::FOLLOW_CLASS.to_owned(), "true".to_owned());
+    machine.metadata.annotations = Some([follow].into());
+    let followed = sized(&machine, Some(&vm), &classes, false);
+    assert_eq!(size(&followed), of("MachineClass big", "6Gi", "10Gi"));
+    assert_eq!(followed.class_mismatch, None);
+}
+
+#[test]
+fn a_class_that_changes_without_its_size_is_no_mismatch() {
+    let vm = made(&json!({}), &[default_class("big", "4Gi")]);
+    let described = json!({"default": true, "description": "for databases"});
+    let classes = [class("big", "4Gi", described)];
+    let sized = sized(&machine(json!({})), Some(&vm), &classes, false);
+    assert_eq!(sized.class_mismatch, None);
+}
+
 #[rstest]
 fn a_first_default_class_is_for_new_machines(#[values(true, false)] may_change_size: bool) {
     let vm = made(&json!({}), &[]);

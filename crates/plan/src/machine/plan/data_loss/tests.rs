@@ -191,6 +191,22 @@ fn a_bound_claim_is_recorded_with_its_size() {
     }
 }
 
+#[test]
+fn a_recorded_claim_that_grew_is_recorded_with_its_new_size() {
+    let own = claim(RECORDED, "Bound", false);
+    let plan = planned(&machine(json!({})), Some(&own), vec![]);
+    let disks = plan.status.disks.unwrap();
+    assert_eq!(disks[0].size, Some(6 << 30));
+}
+
+#[test]
+fn the_message_about_lost_data_has_the_annotation_that_confirms_it() {
+    let plan = planned(&machine(json!({})), None, vec![RECORDED]);
+    let messages: Vec<_> = plan.obstacles.iter().map(|it| &it.message).collect();
+    let confirm = format!("{}: {RECORDED:?}", labels::RECREATE_DISK);
+    assert!(messages[0].contains(&confirm), "{messages:?}");
+}
+
 #[rstest]
 #[case::filled_by_it("v1", "Succeeded", true)]
 #[case::being_filled_by_it("v1", "ImportInProgress", false)]

@@ -373,7 +373,10 @@ fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_rea
         world.reconcile();
     }
     assert_eq!(world.ready(), "True Running");
-    assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
+    assert_eq!(
+        world.condition_summary("StorageReady"),
+        "False ImportFailed"
+    );
     assert_eq!(
         world.events,
         ["ImportFailed: DataVolume web-data: cannot be filled, CDI tries again: 404"]

@@ -68,12 +68,12 @@ fn the_recorded_lifecycle_needs_few_status_writes(#[case] source: Source) {
             until_running = world.written.len();
         }
     }
-    let stories: Vec<String> = written
+    let reported: Vec<String> = written
         .iter()
         .map(|(time, phase, ready)| format!("{time:.0} {phase:?} {ready}"))
         .collect();
     assert_eq!(
-        stories,
+        reported,
         [
             "5 Creating False Creating",
             "22 Running True Running",
