@@ -23,9 +23,9 @@ pub use kube::core::ObjectMeta;
 pub use machine::{
     AccessMode, BootDevice, Bootloader, CloudInit, CloudInitSecretRef, Cpu, DeletionPolicy, Disk,
     DiskBus, DiskSource, DiskStatus, DiskType, Domain, DomainMachine, EmptySource, Features,
-    Firmware, GuestAddresses, HttpSource, Machine, MachineSpec, MachineStatus, Network,
-    NetworkModel, ObjectSource, Phase, PowerState, RegistryPullMethod, RegistrySource, ResourceCpu,
-    ResourceMemory, Resources, VolumeMode,
+    Firmware, GuestAddresses, HttpSource, InterfaceStatus, Machine, MachineSpec, MachineStatus,
+    Network, NetworkModel, ObjectSource, Phase, PowerState, RegistryPullMethod, RegistrySource,
+    ResourceCpu, ResourceMemory, Resources, VolumeMode,
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,

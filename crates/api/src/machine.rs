@@ -16,7 +16,7 @@ use kube::{CustomResource, KubeSchema};
 pub use network::{Network, NetworkModel};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
+pub use status::{DiskStatus, GuestAddresses, InterfaceStatus, MachineStatus, Phase};
 
 use crate::{QuantityValue, rules};
 
@@ -78,7 +78,7 @@ pub(crate) fn omit_description(schema: &mut Schema) {
     printcolumn(
         name = "Memory",
         type_ = "string",
-        json_path = ".status.memory",
+        json_path = ".status.memoryQuantity",
         description = "Memory of the guest",
         priority = 1
     ),
