@@ -100,7 +100,7 @@ fn a_machine_without_a_class_has_the_size_of_the_default_class() {
             .await;
         scenario.create_machine("web", json!({})).await;
         let machine = scenario.until_phase("web", "Running").await;
-        assert_eq!(machine["status"]["memory"], "5Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "5Gi");
         assert_eq!(machine["status"]["vcpus"], 3);
     });
 }
@@ -136,7 +136,7 @@ fn a_changed_class_does_not_affect_running_machines() {
         let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
-        assert_eq!(machine["status"]["memory"], "3Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "3Gi");
 
         // Another change does not apply the new class.
         scenario
@@ -168,7 +168,7 @@ fn a_restart_applies_the_current_class() {
             .await;
         assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "6Gi");
         let machine = scenario.until_phase("web", "Running").await;
-        assert_eq!(machine["status"]["memory"], "6Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "6Gi");
     });
 }
 
