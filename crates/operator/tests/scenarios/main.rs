@@ -42,6 +42,8 @@ mod power;
 mod process;
 mod providers;
 mod spec_changes;
+mod upgrade;
+mod viti_status;
 
 use harness::{Suite, fault_injection, runner};
 

@@ -166,7 +166,8 @@ fn another_template_changes_size_and_disk_and_is_reported_as_requested() {
         scenario.patch_spec("web", requested).await;
         let machine = scenario
             .until("Machine", "web", |machine| {
-                machine["status"]["phase"] == "Running" && machine["status"]["memoryQuantity"] == "8Gi"
+                machine["status"]["phase"] == "Running"
+                    && machine["status"]["memoryQuantity"] == "8Gi"
             })
             .await;
         let status = &machine["status"];
@@ -617,7 +618,8 @@ fn a_machine_changed_during_its_creation_gets_the_latest_spec() {
             .until("Machine", "web", |machine| {
                 let status = &machine["status"];
                 status["observedGeneration"] == generation
-                    && [&status["memoryQuantity"], &status["requestedMemory"]].contains(&&json!("3Gi"))
+                    && [&status["memoryQuantity"], &status["requestedMemory"]]
+                        .contains(&&json!("3Gi"))
             })
             .await;
         until_domain(&scenario, "web", "/memory/guest", &json!("3Gi")).await;
@@ -670,7 +672,10 @@ fn changes_made_while_the_operator_is_down_are_applied_when_it_returns() {
             .await;
         scenario.wait(5).await;
         let machine = scenario.get("Machine", "web").await;
-        assert_eq!(machine["status"]["memoryQuantity"], "2Gi", "the operator is down");
+        assert_eq!(
+            machine["status"]["memoryQuantity"], "2Gi",
+            "the operator is down"
+        );
 
         scenario.start_operator();
         until_domain(&scenario, "web", "/memory/guest", &json!("3Gi")).await;
