@@ -2,14 +2,18 @@
 //!
 //! A folder of tests/fixtures/fleets has the definitions of an earlier version and the objects that it had
 //! stored in a sandbox, without what other controllers and the API server add. They are created again as
-//! that version wrote them: by the same field manager, and with the UIDs of the new cluster.
+//! that version wrote them: by the same field manager, and with the UIDs of the new cluster and digests of
+//! these. The digests are computed as that version did: if the new version computed them differently, it
+//! would write VirtualMachines, and the test fails.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use api::Machine;
+use api::{Machine, labels};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
 use crate::{
@@ -61,14 +65,30 @@ impl Fleet {
         uids: &mut BTreeMap<String, String>,
     ) {
         let (kind, name) = identity(object);
-        let mut new = renamed(object, uids);
+        assert_eq!(
+            &sealed(object.clone()),
+            object,
+            "the digests of {kind} {name}"
+        );
+        let mut new = sealed(renamed(object, uids));
+        if kind == "Secret" {
+            let digest = |secret: &Value| {
+                let annotations = &secret["metadata"]["annotations"];
+                annotations[labels::CLOUD_INIT].as_str().unwrap().to_owned()
+            };
+            uids.insert(digest(object), digest(&new));
+        }
         let metadata = new["metadata"].as_object_mut().unwrap();
         let uid = metadata.remove("uid").unwrap();
         let finalizers = metadata.remove("finalizers");
         new.as_object_mut().unwrap().remove("status");
-        let is_of_operator = !metadata_of_users(kind);
+        let manager = if is_of_users(kind) {
+            "kubectl"
+        } else {
+            MANAGER
+        };
         let params = PostParams {
-            field_manager: Some(if is_of_operator { MANAGER } else { "kubectl" }.to_owned()),
+            field_manager: Some(manager.to_owned()),
             ..PostParams::default()
         };
         let new = serde_json::from_value(new).unwrap();
@@ -121,7 +141,7 @@ impl Fleet {
     }
 }
 
-fn metadata_of_users(kind: &str) -> bool {
+fn is_of_users(kind: &str) -> bool {
     ["Machine", "MachineClass", "NetworkConfiguration"].contains(&kind)
 }
 
@@ -134,6 +154,41 @@ fn with_type(object: &Value, mut body: Value) -> Value {
     body["apiVersion"] = object["apiVersion"].clone();
     body["kind"] = object["kind"].clone();
     body
+}
+
+/// An object with the digests that the version of November 2026 writes.
+fn sealed(mut object: Value) -> Value {
+    let annotations = object["metadata"]["annotations"].clone();
+    if object["kind"] == "Secret" {
+        let uid = annotations[labels::MACHINE_UID].as_str().unwrap();
+        let data = STANDARD.decode(object["data"]["userdata"].as_str().unwrap());
+        let digest = digest(&[uid.as_bytes(), &data.unwrap(), b""]);
+        object["metadata"]["annotations"][labels::CLOUD_INIT] = digest.into();
+    }
+    if object["kind"] == "VirtualMachine" {
+        let mut annotations = annotations;
+        let applied = annotations.as_object_mut().unwrap();
+        applied.remove(labels::APPLIED);
+        let body = json!({
+            "annotations": annotations,
+            "labels": object["metadata"]["labels"],
+            "spec": object["spec"],
+        });
+        let digest = digest(&[body.to_string().as_bytes()]);
+        object["metadata"]["annotations"][labels::APPLIED] = digest.into();
+    }
+    object
+}
+
+fn digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    let bytes = hash.finalize();
+    let hex = bytes.iter().take(16).map(|byte| format!("{byte:02x}"));
+    hex.collect()
 }
 
 /// An object with the UIDs of the new cluster.
@@ -256,7 +311,12 @@ fn a_fleet_of_november_2026_is_taken_over_without_a_change_to_its_guests_and_dis
         }
         scenario.wait_long().await;
         let machines = fleet.of_kind("Machine").count();
-        assert_eq!(scenario.writes(""), scenario.writes("machines/status"));
+        let requests = scenario.calls.snapshot();
+        assert_eq!(
+            scenario.writes(""),
+            scenario.writes("machines/status"),
+            "{requests:?}"
+        );
         assert_eq!(scenario.writes("machines/status"), machines as u64);
         assert_eq!(children(&scenario, &fleet).await, before);
 
@@ -316,7 +376,10 @@ fn a_fleet_can_return_to_the_version_of_november_2026() {
             assert_eq!(new.memory, None);
             assert_eq!(new.requested_memory, None);
             assert_eq!(new.vcpus, old.vcpus);
-            assert_eq!(new.observed_generation, old.observed_generation);
+            assert_eq!(
+                new.observed_generation,
+                found["metadata"]["generation"].as_i64()
+            );
             assert_eq!(new.vm_name, old.vm_name);
             assert_eq!(new.vmi_name, old.vmi_name);
             assert_eq!(new.node_name.is_some(), old.node_name.is_some());

@@ -22,6 +22,7 @@ fn a_running_machine_is_ready_for_talos_operator() {
     run_scenario(async {
         let scenario = Scenario::start().await;
         let spec = json!({
+            "instanceType": "small",
             "memory": "3Gi",
             "cpu": { "cores": 2 },
             "disks": [

@@ -5,7 +5,7 @@
 //! - failures that KubeVirt reports for a few seconds only are not reported;
 //! - `Ready` is True only while KubeVirt reports the instance as ready (see [`readiness`]);
 //! - the status is written only for a significant change (see [`significance`]): a Machine with one disk
-//!   is Running after three writes;
+//!   is Running after three writes, and its guest agent's first report is a fourth;
 //! - an Event follows from a change of the status, and is not repeated.
 
 mod addresses;
