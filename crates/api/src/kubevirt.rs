@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use kube::CustomResource;
 pub use observed::{
-    InstancePhase, InstanceStatus, ObservedInstance, ObservedInterface, ObservedVirtualMachine,
-    ObservedVolume, StartFailure, VirtualMachineStatus,
+    InstancePhase, InstanceStatus, ObservedGuestOs, ObservedInstance, ObservedInterface,
+    ObservedVirtualMachine, ObservedVolume, StartFailure, VirtualMachineStatus,
 };
 pub use references::{Referrer, ReferrerList};
 use serde::{Deserialize, Serialize};

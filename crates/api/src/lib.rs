@@ -25,9 +25,10 @@ pub use machine::{
     AccessMode, Architecture, Backup, BootDevice, Bootloader, CloudInit, CloudInitConfigMapRef,
     CloudInitSecretRef, CloudInitType, Cpu, CredentialsRef, DeletionPolicy, Disk, DiskBus,
     DiskSource, DiskStatus, Domain, DomainMachine, EmptySource, Features, Firmware, GuestAddresses,
-    HttpSource, Machine, MachineNetwork, MachineNetworkInterface, MachineOs, MachineSpec,
-    MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState, ProviderConfig,
-    RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources, VolumeMode,
+    HttpSource, InterfaceStatus, Machine, MachineNetwork, MachineNetworkInterface, MachineOs,
+    MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState,
+    ProviderConfig, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
+    VolumeMode,
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,

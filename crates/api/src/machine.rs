@@ -23,7 +23,7 @@ pub use stack::{
     Architecture, Backup, CredentialsRef, MachineNetwork, MachineNetworkInterface, MachineOs,
     ProviderConfig,
 };
-pub use status::{DiskStatus, GuestAddresses, MachineStatus, Phase};
+pub use status::{DiskStatus, GuestAddresses, InterfaceStatus, MachineStatus, Phase};
 
 use crate::{QuantityValue, rules};
 
@@ -85,7 +85,7 @@ pub(crate) fn omit_description(schema: &mut Schema) {
     printcolumn(
         name = "Memory",
         type_ = "string",
-        json_path = ".status.memory",
+        json_path = ".status.memoryQuantity",
         description = "Memory of the guest",
         priority = 1
     ),

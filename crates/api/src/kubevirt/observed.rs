@@ -66,6 +66,13 @@ pub struct InstanceStatus {
     pub current_cpu_topology: Option<ObservedTopology>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ObservedMemory>,
+    /// Absent without a guest agent.
+    #[serde(
+        default,
+        rename = "guestOSInfo",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub guest_os_info: Option<ObservedGuestOs>,
     #[serde(default)]
     pub volume_status: Vec<ObservedVolume>,
     #[serde(default)]
@@ -116,6 +123,13 @@ pub struct ObservedInterface {
     /// Name in the spec. Absent for interfaces that only the guest knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Sources of these facts, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info_source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_state: Option<String>,
     /// The primary address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_address: Option<String>,
@@ -127,6 +141,21 @@ pub struct ObservedInterface {
 pub struct ObservedVolume {
     #[serde(default)]
     pub name: String,
+    /// Device in the guest, without its folder; empty until the guest has it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target: String,
+}
+
+/// Operating system that a guest agent reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedGuestOs {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pretty_name: String,
 }
 
 /// Provides group, version and kind only.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::omit_description;
-use crate::{Condition, Time};
+use crate::{Condition, QuantityValue, Time};
 
 /// Observed state of a virtual machine.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,19 @@ pub struct MachineStatus {
     /// Phase of the machine's lifecycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
+    /// State of the virtual machine in a word, such as Running, Paused, Stopped or Failed. While the machine
+    /// is being created, KubeVirt's own word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Provider whose operator manages the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Reason of the error that keeps the machine from being ready. Absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
+    /// Message of the error that keeps the machine from being ready. Absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_message: Option<String>,
     /// Conditions by type. `Ready` summarizes the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -24,6 +37,9 @@ pub struct MachineStatus {
     /// Name of the VirtualMachine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_name: Option<String>,
+    /// UID of the VirtualMachine.
+    #[serde(rename = "machineID", skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
     /// Name of the active VirtualMachineInstance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vmi_name: Option<String>,
@@ -31,15 +47,48 @@ pub struct MachineStatus {
     #[serde(default, skip_serializing_if = "GuestAddresses::is_unset")]
     #[schemars(with = "Option<Vec<String>>")]
     pub ip_addresses: GuestAddresses,
+    /// Those of `ipAddresses` on interfaces of the spec.
+    #[serde(
+        default,
+        rename = "publicIPAddresses",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub public_ip_addresses: Option<Vec<String>>,
+    /// Those of `ipAddresses` on interfaces that the guest created itself.
+    #[serde(
+        default,
+        rename = "privateIPAddresses",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub private_ip_addresses: Option<Vec<String>>,
+    /// Those of `ipAddresses` that are IPv6 addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6_addresses: Option<Vec<String>>,
+    /// Network interfaces of the running guest: those of the spec, and others that have addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_interfaces: Option<Vec<InterfaceStatus>>,
+    /// Host name that KubeVirt gives the running guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Operating system of the running guest, if a guest agent reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operating_system: Option<String>,
     /// Node that the machine runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// Virtual CPUs of the running guest, or of the next one: cores times sockets times threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<i32>,
-    /// Memory of the running guest, or of the next one.
+    /// Same as `vcpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
+    pub cpus: Option<i32>,
+    /// Memory of the running guest, or of the next one, in bytes. Earlier versions of the operator wrote
+    /// a quantity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<QuantityValue>,
+    /// `memory` as a quantity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_quantity: Option<String>,
     /// Virtual CPUs that the spec requests, while the guest has a different number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_vcpus: Option<i32>,
@@ -114,6 +163,33 @@ pub struct DiskStatus {
     /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
+    /// Device in the running guest, such as `/dev/vda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// A network interface of the running guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InterfaceStatus {
+    /// Name in the spec. Absent for an interface that the guest created itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// MAC address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    /// IP addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_addresses: Option<Vec<String>>,
+    /// Those of `ipAddresses` that are IPv6 addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6_addresses: Option<Vec<String>>,
+    /// State of its link: up or down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Sources that report it: domain, multus-status, guest-agent.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -78,7 +78,7 @@ fn a_machine_has_the_size_of_the_class_that_it_names() {
                 .create_machine(machine, json!({ field: "gold" }))
                 .await;
             let found = scenario.until_phase(machine, "Running").await;
-            assert_eq!(found["status"]["memory"], "3Gi");
+            assert_eq!(found["status"]["memoryQuantity"], "3Gi");
             assert_eq!(found["status"]["vcpus"], 2);
             let root = format!("{machine}-root");
             let root = scenario.get("PersistentVolumeClaim", &root).await;
@@ -100,7 +100,7 @@ fn a_machine_without_a_class_has_the_size_of_the_default_class() {
             .await;
         scenario.create_machine("web", json!({})).await;
         let machine = scenario.until_phase("web", "Running").await;
-        assert_eq!(machine["status"]["memory"], "5Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "5Gi");
         assert_eq!(machine["status"]["vcpus"], 3);
     });
 }
@@ -136,7 +136,7 @@ fn a_changed_class_does_not_affect_running_machines() {
         let machine = scenario.get("Machine", "web").await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
-        assert_eq!(machine["status"]["memory"], "3Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "3Gi");
 
         // Another change does not apply the new class.
         scenario
@@ -168,7 +168,7 @@ fn a_restart_applies_the_current_class() {
             .await;
         assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "6Gi");
         let machine = scenario.until_phase("web", "Running").await;
-        assert_eq!(machine["status"]["memory"], "6Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "6Gi");
     });
 }
 
@@ -248,11 +248,11 @@ fn a_new_default_class_is_for_new_machines_only() {
 
         restart(&scenario, "old").await;
         let old = scenario.get("Machine", "old").await;
-        assert_eq!(old["status"]["memory"], "2Gi");
+        assert_eq!(old["status"]["memoryQuantity"], "2Gi");
         let vm = scenario.get("VirtualMachine", "old").await;
         assert_eq!(memory(&vm), "2Gi");
         let new = scenario.get("Machine", "new").await;
-        assert_eq!(new["status"]["memory"], "5Gi");
+        assert_eq!(new["status"]["memoryQuantity"], "5Gi");
     });
 }
 
@@ -271,7 +271,7 @@ async fn restart(scenario: &Scenario, machine: &str) {
 /// Asserts that a Machine and its disk have the size of the class `house`.
 async fn assert_size_of_house(scenario: &Scenario, machine: &str) {
     let found = scenario.get("Machine", machine).await;
-    assert_eq!(found["status"]["memory"], "5Gi");
+    assert_eq!(found["status"]["memoryQuantity"], "5Gi");
     assert_eq!(found["status"]["vcpus"], 3);
     assert_eq!(condition(&found, "Ready")["status"], "True");
     let instance = scenario.get("VirtualMachineInstance", machine).await;

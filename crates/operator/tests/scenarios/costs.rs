@@ -37,19 +37,21 @@ async fn settled() -> Scenario {
 }
 
 #[test]
-fn a_machine_with_one_disk_costs_six_writes_and_two_events() {
+fn a_machine_with_one_disk_costs_six_writes_and_two_events_and_one_for_the_guest_agent() {
     run_scenario(async {
         let scenario = settled().await;
         scenario
             .create_machine("web", json!({ "template": "small" }))
             .await;
-        scenario.until_phase("web", "Running").await;
+        let running = scenario.until_phase("web", "Running").await;
+        assert!(running["status"]["operatingSystem"].is_null());
+        assert_eq!(scenario.writes("machines/status"), 3);
         scenario.wait(3).await;
         let counts = expected([
             ("patch machines", 1),
             ("create persistentvolumeclaims", 1),
             ("create virtualmachines", 1),
-            ("patch machines/status", 3),
+            ("patch machines/status", 4),
             ("create events", 2),
         ]);
         assert_eq!(take_requests(&scenario), counts);
@@ -69,7 +71,7 @@ fn cloud_init_costs_one_write_more() {
             ("create persistentvolumeclaims", 1),
             ("create secrets", 1),
             ("create virtualmachines", 1),
-            ("patch machines/status", 3),
+            ("patch machines/status", 4),
             ("create events", 2),
         ]);
         assert_eq!(take_requests(&scenario), counts);

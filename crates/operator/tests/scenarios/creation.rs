@@ -48,7 +48,7 @@ fn a_running_machine_reports_its_node_addresses_and_size() {
         let address = &instance["status"]["interfaces"][0]["ipAddress"];
         assert_eq!(status["ipAddresses"], json!([address]));
         assert_eq!(status["vcpus"], 2);
-        assert_eq!(status["memory"], "4Gi");
+        assert_eq!(status["memoryQuantity"], "4Gi");
         assert_eq!(status["observedGeneration"], 1);
         assert!(status["lastUpdated"].is_string());
         assert!(status["resourceVersion"].is_string());

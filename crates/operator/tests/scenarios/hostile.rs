@@ -104,6 +104,8 @@ fn large_user_data_reaches_the_guest_and_so_does_a_change_of_it() {
         let secret = scenario.get("Secret", "web-cloud-init").await;
         assert_eq!(stored(&secret), data("first "));
 
+        // By then the guest agent has answered, too.
+        scenario.wait(5).await;
         // The next operator writes nothing, and needs no reads to know that.
         scenario.stop_operator().await;
         scenario.calls.take();

@@ -44,6 +44,8 @@ mod process;
 mod providers;
 mod spec_changes;
 mod stack;
+mod upgrade;
+mod viti_status;
 
 use harness::{Suite, fault_injection, runner};
 

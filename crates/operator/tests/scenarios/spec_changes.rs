@@ -49,7 +49,7 @@ fn memory_is_added_while_the_guest_runs() {
         assert_eq!(uid(&before), uid(&after), "the guest was not restarted");
         let machine = scenario
             .until("Machine", "web", |machine| {
-                machine["status"]["memory"] == "4Gi"
+                machine["status"]["memoryQuantity"] == "4Gi"
             })
             .await;
         assert_eq!(machine["status"]["phase"], "Running");
@@ -158,7 +158,7 @@ fn another_template_changes_size_and_disk_and_is_reported_as_requested() {
         let status = &machine["status"];
         assert_eq!(status["requestedVcpus"], 4);
         assert_eq!(
-            (&status["vcpus"], &status["memory"]),
+            (&status["vcpus"], &status["memoryQuantity"]),
             (&json!(1), &json!("2Gi"))
         );
 
@@ -166,7 +166,8 @@ fn another_template_changes_size_and_disk_and_is_reported_as_requested() {
         scenario.patch_spec("web", requested).await;
         let machine = scenario
             .until("Machine", "web", |machine| {
-                machine["status"]["phase"] == "Running" && machine["status"]["memory"] == "8Gi"
+                machine["status"]["phase"] == "Running"
+                    && machine["status"]["memoryQuantity"] == "8Gi"
             })
             .await;
         let status = &machine["status"];
@@ -617,7 +618,8 @@ fn a_machine_changed_during_its_creation_gets_the_latest_spec() {
             .until("Machine", "web", |machine| {
                 let status = &machine["status"];
                 status["observedGeneration"] == generation
-                    && [&status["memory"], &status["requestedMemory"]].contains(&&json!("3Gi"))
+                    && [&status["memoryQuantity"], &status["requestedMemory"]]
+                        .contains(&&json!("3Gi"))
             })
             .await;
         until_domain(&scenario, "web", "/memory/guest", &json!("3Gi")).await;
@@ -644,7 +646,7 @@ fn many_quick_changes_converge_to_the_last_one_with_few_writes() {
         let vm = scenario.get("VirtualMachine", "web").await;
         assert_eq!(at(&vm, &format!("{DOMAIN}/memory/guest")), "22Gi");
         let machine = scenario.get("Machine", "web").await;
-        assert_eq!(machine["status"]["memory"], "22Gi");
+        assert_eq!(machine["status"]["memoryQuantity"], "22Gi");
         assert_eq!(
             machine["status"]["observedGeneration"],
             machine["metadata"]["generation"]
@@ -670,7 +672,10 @@ fn changes_made_while_the_operator_is_down_are_applied_when_it_returns() {
             .await;
         scenario.wait(5).await;
         let machine = scenario.get("Machine", "web").await;
-        assert_eq!(machine["status"]["memory"], "2Gi", "the operator is down");
+        assert_eq!(
+            machine["status"]["memoryQuantity"], "2Gi",
+            "the operator is down"
+        );
 
         scenario.start_operator();
         until_domain(&scenario, "web", "/memory/guest", &json!("3Gi")).await;

@@ -5,7 +5,7 @@
 //! - failures that KubeVirt reports for a few seconds only are not reported;
 //! - `Ready` is True only while KubeVirt reports the instance as ready (see [`readiness`]);
 //! - the status is written only for a significant change (see [`significance`]): a Machine with one disk
-//!   is Running after three writes;
+//!   is Running after three writes, and its guest agent's first report is a fourth;
 //! - an Event follows from a change of the status, and is not repeated.
 
 mod addresses;
@@ -19,6 +19,7 @@ mod ready;
 mod reason;
 mod significance;
 mod size;
+mod state;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -33,8 +34,13 @@ use api::{
 };
 
 use self::{
-    addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness,
-    ready::ReadyReport, size::Size, view::View,
+    addresses::{Addresses, unless_empty},
+    failure::{Failure, Failures},
+    guest::Guest,
+    readiness::Readiness,
+    ready::ReadyReport,
+    size::Size,
+    view::View,
 };
 use super::{
     Observed, Obstacle, ResolvedMachine, SpecError,
@@ -135,7 +141,17 @@ pub(super) fn report(input: StatusInput<'_>) -> StatusReport {
     }
     let mut conditions = vec![ready.condition()];
     conditions.extend(part_conditions::evaluate(&view, guest, &failures));
-    let status = status(&view, Some(phase), conditions);
+    let mut status = status(&view, Some(phase), conditions);
+    status.state = Some(state::evaluate(&view, phase, guest));
+    if let Some(Failure {
+        error_type,
+        message,
+        ..
+    }) = failures.all.first()
+    {
+        status.failure_reason = Some(error_type.as_str().to_owned());
+        status.failure_message = Some(conditions::bounded(message.clone()));
+    }
     let unfilled = volumes::unfilled(&view);
     let new_storage = storage_condition(Some(&status)).map(|it| it.message.as_str());
     let old_storage = storage_condition(view.old);
@@ -207,13 +223,21 @@ fn status(
     // A finished instance has no node and no addresses.
     let instance = view.instance.filter(|it| !it.status.phase.is_final());
     let size = Size::of(view, &old);
-    let ip_addresses = match old.ip_addresses {
-        GuestAddresses::NeverRan if phase != Some(Phase::Running) => GuestAddresses::NeverRan,
-        _ => GuestAddresses::HasRun(addresses(view, instance).map_or_else(Vec::new, |it| it.shown)),
+    let never_ran = old.ip_addresses == GuestAddresses::NeverRan && phase != Some(Phase::Running);
+    let addresses = collect_addresses(view, instance.filter(|_| !never_ran)).unwrap_or_default();
+    let ipv6_addresses = addresses.ipv6();
+    let ip_addresses = if never_ran {
+        GuestAddresses::NeverRan
+    } else {
+        GuestAddresses::HasRun(addresses.shown)
     };
     let vm = view.vm.map(|vm| &vm.metadata);
     MachineStatus {
         phase,
+        state: old.state,
+        provider: Some(observed.surroundings.provider.to_string()),
+        failure_reason: None,
+        failure_message: None,
         conditions: Some(conditions),
         observed_generation: generation,
         vm_name: match vm {
@@ -222,21 +246,67 @@ fn status(
             None if !observed.installed.kubevirt => old.vm_name,
             None => None,
         },
+        machine_id: match vm {
+            Some(vm) => vm.uid.clone(),
+            None if !observed.installed.kubevirt => old.machine_id,
+            None => None,
+        },
         vmi_name: instance.and_then(|it| it.metadata.name.clone()),
         ip_addresses,
+        public_ip_addresses: unless_empty(addresses.public),
+        private_ip_addresses: unless_empty(addresses.private),
+        ipv6_addresses: unless_empty(ipv6_addresses),
+        network_interfaces: unless_empty(addresses.interfaces),
+        hostname: instance.and_then(hostname),
+        operating_system: instance.and_then(operating_system),
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus: size.vcpus,
+        cpus: size.vcpus,
         memory: size.memory,
+        memory_quantity: size.memory_quantity,
         requested_vcpus: size.requested_vcpus,
         requested_memory: size.requested_memory,
-        disks: disks(view),
+        disks: disks(view, instance),
         last_updated: Some(now.clone()),
         resource_version: vm.and_then(|vm| vm.resource_version.clone()),
     }
 }
 
-/// Disks that contain data, and those whose data is lost.
-fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
+/// Host name of a guest: KubeVirt takes the first label of the instance's name, since the VirtualMachine
+/// names no other.
+fn hostname(instance: &ObservedInstance) -> Option<String> {
+    const MAX_LABEL: usize = 63;
+    let label = instance.metadata.name.as_deref()?.split('.').next()?;
+    Some(label.chars().take(MAX_LABEL).collect())
+}
+
+/// Operating system that the guest agent reports.
+fn operating_system(instance: &ObservedInstance) -> Option<String> {
+    let os = instance.status.guest_os_info.as_ref()?;
+    let name = match os.pretty_name.as_str() {
+        "" => format!("{} {}", os.name, os.version).trim().to_owned(),
+        name => name.to_owned(),
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+/// Device of a disk in the guest.
+fn device(instance: &ObservedInstance, disk: &str) -> Option<String> {
+    let mut volumes = instance.status.volume_status.iter();
+    let volume = volumes.find(|volume| volume.name == disk && !volume.target.is_empty())?;
+    Some(format!("/dev/{}", volume.target))
+}
+
+/// Disks that contain data, and those whose data is lost, with their devices in a guest.
+fn disks(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Vec<DiskStatus>> {
+    let mut records = recorded_disks(view)?;
+    for record in &mut records {
+        record.device = instance.and_then(|it| device(it, &record.name));
+    }
+    Some(records)
+}
+
+fn recorded_disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
     let observed = view.input.observed;
     match view.input.resolved {
         Resolved::Valid(machine) if !view.is_terminating() => {
@@ -250,7 +320,8 @@ fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
     }
 }
 
-fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Addresses> {
+/// Addresses and interfaces of the guest. Addresses of further sources are merged here.
+fn collect_addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Addresses> {
     let machine = view.input.resolved.machine();
     let interfaces = machine.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();

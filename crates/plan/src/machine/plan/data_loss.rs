@@ -134,6 +134,7 @@ pub(crate) fn record(
         pvc_name: claim_name,
         uuid: uid(&claim.metadata),
         size: size.and_then(|size| i64::try_from(size.nanos() / 1_000_000_000).ok()),
+        device: None,
     })
 }
 

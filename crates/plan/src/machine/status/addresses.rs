@@ -1,4 +1,4 @@
-//! IP addresses of a guest, in the order in which users want them.
+//! IP addresses and interfaces of a guest, in the order in which users want them.
 //!
 //! The guest controls what it reports. So the work is near-linear in the report, and the numbers of
 //! addresses in the status and in the cache are bounded.
@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::{
-    NetworkConfiguration, NetworkConfigurationInterface,
+    InterfaceStatus, NetworkConfiguration, NetworkConfigurationInterface,
     kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface},
 };
 
@@ -17,12 +17,55 @@ use api::{
 pub(super) const MAX_ADDRESSES: usize = 64;
 /// Number of interfaces of a guest that are cached.
 const MAX_INTERFACES: usize = 256;
+/// Bytes of a text that a guest or KubeVirt reports of an interface, a volume or the operating system.
+const MAX_TEXT: usize = 128;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Addresses {
     /// At most [`MAX_ADDRESSES`].
     pub(super) shown: Vec<String>,
     pub(super) has_more: bool,
+    /// Those of `shown` on interfaces of the spec.
+    pub(super) public: Vec<String>,
+    /// Those of `shown` on interfaces that only the guest knows.
+    pub(super) private: Vec<String>,
+    /// Interfaces of the spec, and others that have one of `shown`.
+    pub(super) interfaces: Vec<InterfaceStatus>,
+}
+
+impl Addresses {
+    fn add(&mut self, interface: &ObservedInterface, address: &str) {
+        let list = match interface.name {
+            Some(_) => &mut self.public,
+            None => &mut self.private,
+        };
+        list.push(address.to_owned());
+        self.shown.push(address.to_owned());
+    }
+
+    /// Adds an address of the ledger.
+    fn add_recorded(&mut self, interface: &NetworkConfigurationInterface, address: &str) {
+        self.shown.push(address.to_owned());
+        self.public.push(address.to_owned());
+        let is_same = |found: &&mut InterfaceStatus| {
+            let macs = found
+                .mac_address
+                .as_deref()
+                .zip(interface.mac_address.as_deref());
+            macs.is_some_and(|(found, recorded)| found.eq_ignore_ascii_case(recorded))
+        };
+        let Some(found) = self.interfaces.iter_mut().find(is_same) else {
+            return;
+        };
+        let all = found.ip_addresses.get_or_insert_default();
+        all.push(address.to_owned());
+        found.ipv6_addresses = unless_empty(ipv6(all));
+    }
+
+    /// Those of `shown` that are IPv6 addresses.
+    pub(super) fn ipv6(&self) -> Vec<String> {
+        ipv6(&self.shown)
+    }
 }
 
 /// The addresses of a guest's interfaces: first those of `interfaces`, in that order, then the rest. The
@@ -34,49 +77,103 @@ pub(super) fn addresses(status: &InstanceStatus, interfaces: &[&str]) -> Address
         let rank = interface.name.as_deref().and_then(|name| ranks.get(name));
         rank.copied().unwrap_or(usize::MAX)
     });
-    let all = ordered.into_iter().flat_map(of_interface);
-    let mut shown: Vec<String> = distinct(all).take(MAX_ADDRESSES + 1).cloned().collect();
-    let has_more = shown.len() > MAX_ADDRESSES;
-    shown.truncate(MAX_ADDRESSES);
-    Addresses { shown, has_more }
+    let mut found = Addresses::default();
+    let mut known = BTreeSet::new();
+    for interface in ordered {
+        let first = found.shown.len();
+        for address in of_interface(interface) {
+            if !reaches_others(address) || !known.insert(address.as_str()) {
+                continue;
+            }
+            if found.shown.len() == MAX_ADDRESSES {
+                found.has_more = true;
+                break;
+            }
+            found.add(interface, address);
+        }
+        let own = found.shown.get(first..).unwrap_or_default();
+        if interface.name.is_some() || !own.is_empty() {
+            let described = described(interface, own);
+            found.interfaces.push(described);
+        }
+    }
+    found
 }
 
 /// Adds the addresses in the Machine's ledger that the guest does not report: a guest without an agent
-/// on a bridge reports none.
+/// on a bridge reports none. An interface of the ledger is one of the spec, with the same MAC address.
 pub(super) fn with_ledger_addresses(
     mut addresses: Addresses,
     ledger: Option<&NetworkConfiguration>,
 ) -> Addresses {
     let status = ledger.and_then(|ledger| ledger.status.as_ref());
     let interfaces = status.and_then(|status| status.network_interfaces.as_deref());
-    let of_interface = |interface: &NetworkConfigurationInterface| {
-        let v4 = interface.ipv4_addresses.clone().unwrap_or_default();
-        let v6 = interface.ipv6_addresses.clone().unwrap_or_default();
-        v4.into_iter().chain(v6)
-    };
-    let recorded = interfaces.unwrap_or_default().iter().flat_map(of_interface);
-    for address in recorded.take(MAX_ADDRESSES) {
-        if !reaches_others(&address) || addresses.shown.contains(&address) {
+    let recorded = interfaces.unwrap_or_default().iter().flat_map(|interface| {
+        let v4 = interface.ipv4_addresses.iter().flatten();
+        let v6 = interface.ipv6_addresses.iter().flatten();
+        v4.chain(v6).map(move |address| (interface, address))
+    });
+    for (interface, address) in recorded.take(MAX_ADDRESSES) {
+        if !reaches_others(address) || addresses.shown.contains(address) {
             continue;
         }
         if addresses.shown.len() == MAX_ADDRESSES {
             addresses.has_more = true;
             break;
         }
-        addresses.shown.push(address);
+        addresses.add_recorded(interface, address);
     }
     addresses
 }
 
-/// Drops addresses that no status shows: link-local addresses, duplicates, and all beyond
-/// `MAX_ADDRESSES` + 1.
+/// An interface with the addresses that the status shows.
+fn described(interface: &ObservedInterface, addresses: &[String]) -> InterfaceStatus {
+    let mac_address = interface.mac.as_deref();
+    let mac_address = mac_address.filter(|mac| !mac.is_empty() && *mac != "00:00:00:00:00:00");
+    InterfaceStatus {
+        name: interface.name.clone(),
+        mac_address: mac_address.map(str::to_owned),
+        ip_addresses: unless_empty(addresses.to_vec()),
+        ipv6_addresses: unless_empty(ipv6(addresses)),
+        state: interface.link_state.clone(),
+        type_: interface.info_source.clone(),
+    }
+}
+
+fn ipv6(addresses: &[String]) -> Vec<String> {
+    let is_ipv6 = |address: &&String| matches!(address.parse(), Ok(IpAddr::V6(_)));
+    addresses.iter().filter(is_ipv6).cloned().collect()
+}
+
+pub(super) fn unless_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// Drops what no status shows: link-local addresses, duplicates, all beyond `MAX_ADDRESSES` + 1, and the
+/// end of long texts.
 pub fn trim_addresses(instance: &mut ObservedInstance) {
+    if let Some(os) = &mut instance.status.guest_os_info {
+        [&mut os.name, &mut os.version, &mut os.pretty_name]
+            .into_iter()
+            .for_each(shorten);
+    }
+    for volume in &mut instance.status.volume_status {
+        shorten(&mut volume.target);
+    }
     let interfaces = &mut instance.status.interfaces;
     for interface in interfaces.iter_mut() {
         let kept = distinct(of_interface(interface)).take(MAX_ADDRESSES + 1);
         let kept: Vec<String> = kept.cloned().collect();
         interface.ip_address = None;
         interface.ip_addresses = kept;
+        [
+            &mut interface.mac,
+            &mut interface.info_source,
+            &mut interface.link_state,
+        ]
+        .into_iter()
+        .flatten()
+        .for_each(shorten);
     }
     interfaces.retain(|interface| interface.name.is_some() || !interface.ip_addresses.is_empty());
     if interfaces.len() > MAX_INTERFACES {
@@ -84,6 +181,13 @@ pub fn trim_addresses(instance: &mut ObservedInstance) {
         interfaces.sort_by_key(|interface| interface.name.is_none());
         interfaces.truncate(MAX_INTERFACES);
     }
+}
+
+fn shorten(text: &mut String) {
+    let mut ends = (0..=MAX_TEXT.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+    text.shrink_to_fit();
 }
 
 fn of_interface(interface: &ObservedInterface) -> impl Iterator<Item = &String> {
@@ -128,6 +232,52 @@ mod tests {
         let trimmed = addresses(&instance.status, &["lan", "storage"]);
         assert_eq!(trimmed.shown, expected, "trimming changes nothing");
         assert!(!trimmed.has_more);
+    }
+
+    #[test]
+    fn addresses_are_public_on_interfaces_of_the_spec_and_private_on_those_of_the_guest() {
+        let status = serde_json::from_value(json!({"interfaces": [
+            {"mac": "02:00:00:00:00:09", "ipAddresses": ["10.244.0.1", "10.0.0.2"],
+             "infoSource": "guest-agent"},
+            {"name": "lan", "mac": "02:00:00:00:00:01", "ipAddress": "10.0.0.2",
+             "ipAddresses": ["10.0.0.2", "fd00::2"], "linkState": "up",
+             "infoSource": "domain, guest-agent"},
+            {"name": "empty", "mac": "00:00:00:00:00:00", "infoSource": "domain"},
+            {"mac": "02:00:00:00:00:0a", "ipAddresses": ["fe80::1"]},
+        ]}))
+        .unwrap();
+        let found = addresses(&status, &["lan", "empty"]);
+        assert_eq!(found.public, ["10.0.0.2", "fd00::2"]);
+        assert_eq!(found.private, ["10.244.0.1"]);
+        assert_eq!(found.ipv6(), ["fd00::2"]);
+        assert_eq!(
+            serde_json::to_value(&found.interfaces).unwrap(),
+            json!([
+                {"name": "lan", "macAddress": "02:00:00:00:00:01", "state": "up",
+                 "ipAddresses": ["10.0.0.2", "fd00::2"], "ipv6Addresses": ["fd00::2"],
+                 "type": "domain, guest-agent"},
+                {"name": "empty", "type": "domain"},
+                {"macAddress": "02:00:00:00:00:09", "ipAddresses": ["10.244.0.1"],
+                 "type": "guest-agent"},
+            ])
+        );
+    }
+
+    #[test]
+    fn long_texts_of_a_guest_are_cut() {
+        let long = "ü".repeat(10_000);
+        let status = serde_json::from_value(json!({
+            "guestOSInfo": {"prettyName": long, "name": long, "version": long},
+            "volumeStatus": [{"name": "root", "target": long}],
+            "interfaces": [{"name": "lan", "mac": long, "infoSource": long, "linkState": long}],
+        }))
+        .unwrap();
+        let mut instance = ObservedInstance {
+            status,
+            ..ObservedInstance::default()
+        };
+        trim_addresses(&mut instance);
+        assert!(serde_json::to_string(&instance).unwrap().len() < 2048);
     }
 
     fn hostile(interfaces: usize, each: usize) -> ObservedInstance {

@@ -187,7 +187,7 @@ fn runs_on(view: &View<'_>) -> String {
         Some(node) => format!("Running on {node}"),
         None => "Running".to_owned(),
     };
-    match super::addresses(view, view.instance) {
+    match super::collect_addresses(view, view.instance) {
         Some(addresses) if addresses.has_more => format!(
             "{runs}; the guest reports more than {MAX_ADDRESSES} IP addresses: status.ipAddresses \
              has the first {MAX_ADDRESSES}"

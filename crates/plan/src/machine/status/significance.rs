@@ -1,6 +1,6 @@
 //! Significance of status changes: whether users or programs wait for them, and so need a write.
 
-use api::{Condition, MachineStatus, Phase};
+use api::{Condition, InterfaceStatus, MachineStatus, Phase, QuantityValue};
 
 use super::{reason, size::Size};
 use crate::conditions::find;
@@ -10,9 +10,12 @@ pub(super) fn is_significant(old: &MachineStatus, new: &MachineStatus) -> bool {
     old.phase != new.phase
         || old.observed_generation != new.observed_generation
         || conditions_differ(old, new)
+        || becomes_readable(old, new)
         || !is_deleting(new)
             && (size_or_name(old) != size_or_name(new)
+                || identity_differs(old, new)
                 || location_differs(old, new)
+                || guest_differs(old, new)
                 || records_differ(old, new))
 }
 
@@ -52,6 +55,40 @@ fn ready_reason(status: &MachineStatus) -> Option<&str> {
 
 fn size_or_name(status: &MachineStatus) -> impl PartialEq {
     (status.vm_name.as_deref(), Size::reported(status))
+}
+
+/// Clients of other programs cannot decode a list that has memory as text.
+fn becomes_readable(old: &MachineStatus, new: &MachineStatus) -> bool {
+    let is_text =
+        |status: &MachineStatus| matches!(status.memory, Some(QuantityValue::Quantity(_)));
+    is_text(old) && !is_text(new)
+}
+
+/// The state of a guest that is starting or stopping is soon outdated.
+fn identity_differs(old: &MachineStatus, new: &MachineStatus) -> bool {
+    old.provider != new.provider
+        || messages_matter(new) && (old.machine_id != new.machine_id || old.state != new.state)
+}
+
+/// Interfaces and the operating system matter while a guest runs. Addresses count with its location.
+fn guest_differs(old: &MachineStatus, new: &MachineStatus) -> bool {
+    new.phase == Some(Phase::Running)
+        && (old.hostname != new.hostname
+            || old.operating_system != new.operating_system
+            || !interfaces(old).eq(interfaces(new)))
+}
+
+/// Who reports an interface, and the state of its link, change with the guest agent's answers.
+fn interfaces(status: &MachineStatus) -> impl Iterator<Item = InterfaceStatus> {
+    status
+        .network_interfaces
+        .iter()
+        .flatten()
+        .map(|interface| InterfaceStatus {
+            state: None,
+            type_: None,
+            ..interface.clone()
+        })
 }
 
 /// A guest that has never run has no data to lose.

@@ -15,7 +15,8 @@ const MEMORY_BLOCK: i64 = 2 * 1024 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) vcpus: Option<i32>,
-    pub(super) memory: Option<String>,
+    pub(super) memory: Option<QuantityValue>,
+    pub(super) memory_quantity: Option<String>,
     pub(super) requested_vcpus: Option<i32>,
     pub(super) requested_memory: Option<String>,
 }
@@ -28,8 +29,19 @@ impl Size {
             Resolved::Valid(machine) if !view.is_terminating() => {
                 Self::compared(machine, view.instance)
             }
-            _ => Self::reported(old),
+            _ => Self::in_bytes(Self::reported(old)),
         }
+    }
+
+    /// Earlier versions reported the memory as text only.
+    fn in_bytes(mut self) -> Self {
+        if let Some(QuantityValue::Quantity(text)) = &self.memory
+            && let Ok(memory) = text.parse()
+        {
+            self.memory_quantity = Some(text.clone());
+            self.memory = Some(bytes(memory));
+        }
+        self
     }
 
     /// The size that a status reports.
@@ -37,6 +49,7 @@ impl Size {
         Self {
             vcpus: status.vcpus,
             memory: status.memory.clone(),
+            memory_quantity: status.memory_quantity.clone(),
             requested_vcpus: status.requested_vcpus,
             requested_memory: status.requested_memory.clone(),
         }
@@ -51,11 +64,14 @@ impl Size {
             .filter(|vcpus| *vcpus != requested_vcpus);
         let memory = guest
             .and_then(current_memory)
-            .filter(|memory| !is_about(*memory, machine.memory));
+            .filter(|memory| !is_about(*memory, machine.memory))
+            .map(in_mebibytes);
+        let shown = memory.unwrap_or(machine.memory);
         Self {
             vcpus: Some(vcpus.unwrap_or(requested_vcpus)),
             requested_vcpus: vcpus.map(|_| requested_vcpus),
-            memory: Some(memory.map_or(requested_memory.clone(), in_mebibytes)),
+            memory: Some(bytes(shown)),
+            memory_quantity: Some(shown.to_string()),
             requested_memory: memory.map(|_| requested_memory),
         }
     }
@@ -91,20 +107,27 @@ fn is_about(current: Quantity, requested: Quantity) -> bool {
     difference < Quantity::from_bytes(MEMORY_BLOCK).nanos()
 }
 
-fn in_mebibytes(memory: Quantity) -> String {
+/// What does not fit stays a quantity: no schema accepts such a Machine.
+fn bytes(memory: Quantity) -> QuantityValue {
+    let bytes = i64::try_from(memory.rounded_up().nanos() / 1_000_000_000);
+    bytes.map_or_else(
+        |_| QuantityValue::Quantity(memory.to_string()),
+        QuantityValue::Bytes,
+    )
+}
+
+fn in_mebibytes(memory: Quantity) -> Quantity {
     let mebibyte = Quantity::MEBIBYTE.nanos();
     let count = (memory.nanos() + mebibyte / 2) / mebibyte;
     let bytes = i64::try_from(count).ok();
     let bytes = bytes.and_then(|count| count.checked_mul(1024 * 1024));
-    bytes.map_or_else(
-        || memory.to_string(),
-        |bytes| Quantity::from_bytes(bytes).to_string(),
-    )
+    bytes.map_or(memory, Quantity::from_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -133,6 +156,28 @@ mod tests {
     #[case("1G", "954Mi")]
     #[case("9223372036854775807", "9223372036854775807")]
     fn memory_is_printed_in_mebibytes(#[case] memory: &str, #[case] expected: &str) {
-        assert_eq!(in_mebibytes(quantity(memory)), expected);
+        assert_eq!(in_mebibytes(quantity(memory)).to_string(), expected);
+    }
+
+    #[rstest]
+    #[case("2Gi", 2_147_483_648)]
+    #[case("1500M", 1_500_000_000)]
+    #[case("1500m", 2)]
+    fn memory_is_counted_in_bytes(#[case] memory: &str, #[case] expected: i64) {
+        assert_eq!(bytes(quantity(memory)), QuantityValue::Bytes(expected));
+    }
+
+    #[rstest]
+    #[case(json!({"memory": "2Gi"}), json!({"memory": 2_147_483_648_i64, "memoryQuantity": "2Gi"}))]
+    #[case(json!({"memory": "broken"}), json!({"memory": "broken"}))]
+    fn memory_of_an_earlier_version_becomes_bytes(#[case] old: Value, #[case] expected: Value) {
+        let old: MachineStatus = serde_json::from_value(old).unwrap();
+        let size = Size::reported(&old).in_bytes();
+        let new = MachineStatus {
+            memory: size.memory,
+            memory_quantity: size.memory_quantity,
+            ..MachineStatus::default()
+        };
+        assert_eq!(serde_json::to_value(new).unwrap(), expected);
     }
 }

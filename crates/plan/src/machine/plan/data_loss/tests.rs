@@ -183,6 +183,7 @@ fn a_bound_claim_is_recorded_with_its_size() {
         pvc_name: "web-data".to_owned(),
         uuid: RECORDED.to_owned(),
         size: Some(6 << 30),
+        device: None,
     };
     assert_eq!(plan.status.disks, Some(vec![expected]));
     for phase in ["Pending", ""] {

@@ -59,7 +59,7 @@ fn an_error_of_the_spec_does_not_fail_a_guest_that_runs() {
         "True NetworkConfigured"
     );
     assert_eq!(world.status().node_name.as_deref(), Some("n1"));
-    assert_eq!(world.status().memory.as_deref(), Some("2Gi"));
+    assert_eq!(world.status().memory_quantity.as_deref(), Some("2Gi"));
     assert_eq!(world.events.len(), 1);
 }
 

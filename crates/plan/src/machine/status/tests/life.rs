@@ -58,7 +58,7 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
         GuestAddresses::HasRun(vec!["10.0.0.9".to_owned()])
     );
     assert_eq!(
-        (status.vcpus, status.memory.as_deref()),
+        (status.vcpus, status.memory_quantity.as_deref()),
         (Some(1), Some("2Gi"))
     );
     assert_eq!(status.resource_version.as_deref(), Some("77"));
