@@ -144,6 +144,12 @@ fn an_address_in_the_ledger_reaches_the_status_and_its_writers_are_left_alone() 
         create_namespace(&scenario, 42).await;
         scenario.create_machine("web", on_namespace("tenant")).await;
         scenario.until_phase("web", "Running").await;
+        // The guest agent's first report is a status write of its own.
+        scenario
+            .until("Machine", "web", |it| {
+                it["status"]["operatingSystem"].is_string()
+            })
+            .await;
         let finalizers = json!({ "metadata": { "finalizers": [FINALIZER] } });
         scenario
             .patch("NetworkConfiguration", "web", finalizers)

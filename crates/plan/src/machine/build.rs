@@ -67,10 +67,17 @@ pub fn build(machine: &ResolvedMachine) -> MachineObjects {
 
 /// Name, labels and owner reference of a child of a Machine.
 fn metadata(machine: &Identity, name: String) -> ObjectMeta {
+    let mut labels = BTreeMap::new();
+    add_child_labels(&mut labels, machine);
+    labelled(machine, name, labels)
+}
+
+/// The same with other labels.
+fn labelled(machine: &Identity, name: String, labels: BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: machine.namespace.clone(),
-        labels: Some(child_labels(machine)),
+        labels: Some(labels),
         owner_references: machine
             .uid
             .as_ref()
@@ -79,12 +86,10 @@ fn metadata(machine: &Identity, name: String) -> ObjectMeta {
     }
 }
 
-/// Labels that select all children of a Machine.
-fn child_labels(machine: &Identity) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned()),
-        (labels::MACHINE.to_owned(), machine.name.clone()),
-    ])
+/// Adds the labels that select all children of a Machine.
+fn add_child_labels(labels: &mut BTreeMap<String, String>, machine: &Identity) {
+    labels.insert(labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned());
+    labels.insert(labels::MACHINE.to_owned(), machine.name.clone());
 }
 
 fn owner(kind: &str, name: String, uid: String) -> OwnerReference {

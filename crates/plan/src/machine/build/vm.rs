@@ -12,7 +12,7 @@ use api::{
     labels,
 };
 
-use super::{child_labels, metadata};
+use super::{add_child_labels, labelled};
 use crate::{
     machine::{
         Attachment, Bootloader, CloudInit, DiskType, Identity, ResolvedDisk, ResolvedInterface,
@@ -25,7 +25,7 @@ const ON: FeatureState = FeatureState { enabled: true };
 
 pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     let mut labels = machine.labels.clone();
-    labels.extend(child_labels(&machine.identity));
+    add_child_labels(&mut labels, &machine.identity);
     let source_machine = machine.identity.name.clone();
     labels.insert(labels::SOURCE_MACHINE.to_owned(), source_machine);
     let spec = VirtualMachineSpec {
@@ -43,8 +43,7 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
         },
     };
     let mut vm = VirtualMachine::new("", spec);
-    vm.metadata = metadata(&machine.identity, machine.vm_name.clone());
-    vm.metadata.labels = Some(labels);
+    vm.metadata = labelled(&machine.identity, machine.vm_name.clone(), labels);
     vm
 }
 

@@ -14,7 +14,7 @@ use crate::{
     Event,
     machine::{
         Action, Attachment, KeptInterface, Kind, Object, Observed, Obstacle, Part, ResolvedMachine,
-        Step,
+        Step, network_namespace,
     },
     managed,
 };
@@ -137,9 +137,13 @@ pub(super) fn delete(observed: &Observed<'_>) -> Option<Step> {
     })
 }
 
-/// What the interface of a Machine keeps: the VirtualMachine's attachment and MAC address, or the MAC
-/// address in the ledger.
+/// What the interface of a Machine on a NetworkNamespace keeps: the VirtualMachine's attachment and MAC
+/// address, or the MAC address in the ledger.
 pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
+    let network = observed.machine.spec.network.as_ref();
+    if network.and_then(network_namespace).is_none() {
+        return KeptInterface::default();
+    }
     let recorded = own(observed).and_then(|ledger| {
         let interfaces = ledger.spec.network_interfaces.as_deref();
         interfaces.unwrap_or_default().iter().find_map(mac_address)

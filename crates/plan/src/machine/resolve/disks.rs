@@ -2,7 +2,7 @@
 
 mod source;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::{AccessMode, Disk, DiskBus, VolumeMode, core::StorageClass};
 
@@ -74,26 +74,25 @@ pub(super) fn resolve(
     let mut inherited = size
         .map(|size| inherited(own, &by_name, &size.disks))
         .unwrap_or_default();
-    let root = SizedDisk {
-        name: naming::ROOT_DISK.to_owned(),
-        size: Quantity::from_bytes(STACK_ROOT_DISK),
-        storage_class: None,
-        access_mode: None,
-        volume_mode: None,
-    };
+    let root;
     if is_of_stack && own.is_empty() && inherited.is_empty() && size.is_some() {
+        root = SizedDisk {
+            name: naming::ROOT_DISK.to_owned(),
+            size: Quantity::from_bytes(STACK_ROOT_DISK),
+            storage_class: None,
+            access_mode: None,
+            volume_mode: None,
+        };
         inherited.push(&root);
     }
     for base in &inherited {
         let over = by_name
-            .get(base.name.as_str())
-            .map(|&index| (index, &own[index]));
+            .remove(base.name.as_str())
+            .map(|index| (index, &own[index]));
         add(resolver.resolve(Some(base), over));
     }
-    let inherited: BTreeSet<_> = inherited.iter().map(|base| base.name.as_str()).collect();
     for (index, disk) in own.iter().enumerate() {
-        let is_first = by_name.get(disk.name.as_str()) == Some(&index);
-        if is_first && !inherited.contains(disk.name.as_str()) {
+        if by_name.get(disk.name.as_str()) == Some(&index) {
             add(resolver.resolve(None, Some((index, disk))));
         }
     }

@@ -7,6 +7,7 @@ use super::Findings;
 /// Notes the fields of a spec that have no effect and whose effect a user may expect. Go clients write
 /// empty objects for fields that are not set.
 pub(super) fn note(spec: &MachineSpec, findings: &mut Findings) {
+    let (no_network, no_os) = (MachineNetwork::default(), MachineOs::default());
     let MachineNetwork {
         // Decides the attachment.
         network_namespace_name: _,
@@ -16,7 +17,7 @@ pub(super) fn note(spec: &MachineSpec, findings: &mut Findings) {
         private_ip,
         public_ip,
         interfaces,
-    } = spec.network.clone().unwrap_or_default();
+    } = spec.network.as_ref().unwrap_or(&no_network);
     let MachineOs {
         // Information for users and other programs.
         family: _,
@@ -27,7 +28,7 @@ pub(super) fn note(spec: &MachineSpec, findings: &mut Findings) {
         image_id: _,
         image_family,
         iso_uri,
-    } = spec.os.clone().unwrap_or_default();
+    } = spec.os.as_ref().unwrap_or(&no_os);
     let backup = spec.backup.as_ref();
     let has_backup = backup.and_then(|backup: &Backup| backup.enabled);
     let provider_config = spec.provider_config.as_ref();
@@ -35,20 +36,20 @@ pub(super) fn note(spec: &MachineSpec, findings: &mut Findings) {
     let list = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
     let given = [
         ("spec.machineType", text(&spec.machine_type)),
-        ("spec.network.vpc", text(&vpc)),
-        ("spec.network.subnet", text(&subnet)),
+        ("spec.network.vpc", text(vpc)),
+        ("spec.network.subnet", text(subnet)),
         (
             "spec.network.assignPublicIP",
-            assign_public_ip == Some(true),
+            *assign_public_ip == Some(true),
         ),
-        ("spec.network.privateIP", text(&private_ip)),
-        ("spec.network.publicIP", text(&public_ip)),
+        ("spec.network.privateIP", text(private_ip)),
+        ("spec.network.publicIP", text(public_ip)),
         (
             "spec.network.interfaces",
-            interfaces.is_some_and(|interfaces| !interfaces.is_empty()),
+            interfaces.as_ref().is_some_and(|list| !list.is_empty()),
         ),
-        ("spec.os.imageFamily", text(&image_family)),
-        ("spec.os.isoUri", text(&iso_uri)),
+        ("spec.os.imageFamily", text(image_family)),
+        ("spec.os.isoUri", text(iso_uri)),
         (
             "spec.providerConfig",
             provider_config.is_some_and(|it| *it != ProviderConfig::default()),

@@ -264,6 +264,42 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_the_ledger_are_public_and_appear_once() {
+        let status = serde_json::from_value(json!({"interfaces": [
+            {"name": "lan", "mac": "02:00:00:00:00:0a", "ipAddresses": ["10.0.0.2"]},
+        ]}))
+        .unwrap();
+        let ledger: NetworkConfiguration = serde_json::from_value(json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+            "metadata": {"name": "web"}, "spec": {},
+            "status": {"networkInterfaces": [
+                {"name": "lan", "macAddress": "02:00:00:00:00:0A",
+                 "ipv4Addresses": ["10.0.0.2", "10.0.0.3", "169.254.0.1"],
+                 "ipv6Addresses": ["fd00::3", "no address"]},
+                {"name": "other", "macAddress": "02:00:00:00:00:0b", "ipv4Addresses": ["10.0.0.4"]},
+            ]},
+        }))
+        .unwrap();
+        let found = with_ledger_addresses(addresses(&status, &["lan"]), Some(&ledger));
+        let expected = ["10.0.0.2", "10.0.0.3", "fd00::3", "10.0.0.4"];
+        assert_eq!(found.shown, expected);
+        assert_eq!(found.public, expected);
+        assert_eq!(
+            serde_json::to_value(&found.interfaces).unwrap(),
+            json!([{"name": "lan", "macAddress": "02:00:00:00:00:0a",
+                "ipAddresses": ["10.0.0.2", "10.0.0.3", "fd00::3"], "ipv6Addresses": ["fd00::3"]}])
+        );
+        let crowded = Addresses {
+            shown: vec!["10.1.1.1".to_owned(); MAX_ADDRESSES],
+            ..Addresses::default()
+        };
+        let crowded = with_ledger_addresses(crowded, Some(&ledger));
+        assert!(crowded.has_more && crowded.shown.len() == MAX_ADDRESSES);
+        let without = with_ledger_addresses(addresses(&status, &["lan"]), None);
+        assert_eq!(without, addresses(&status, &["lan"]));
+    }
+
+    #[test]
     fn long_texts_of_a_guest_are_cut() {
         let long = "ü".repeat(10_000);
         let status = serde_json::from_value(json!({
