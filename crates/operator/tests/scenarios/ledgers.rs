@@ -1,6 +1,6 @@
 //! Address ledgers of Machines, and networks by NetworkNamespace.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
@@ -36,7 +36,15 @@ fn on_namespace(name: &str) -> Value {
 async fn start() -> Scenario {
     let scenario = Scenario::start().await;
     scenario.apply(DEFINITION).await;
-    scenario
+    let namespaces = scenario.api("NetworkNamespace");
+    for _ in 0..60 {
+        // A kube-apiserver serves a new definition after a moment.
+        if namespaces.list(&ListParams::default()).await.is_ok() {
+            return scenario;
+        }
+        scenario.wait(1).await;
+    }
+    panic!("the API server does not serve NetworkNamespaces");
 }
 
 async fn write_status(scenario: &Scenario, kind: &str, name: &str, status: Value) {
