@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use api::{
     MachineStatus, PowerState, Time,
+    core::Secret,
     kubevirt::{InstancePhase, ObservedInstance},
     labels,
 };
@@ -182,6 +183,11 @@ impl PlanBuilder {
         } else {
             self.steps
                 .extend(objects.ledger.and_then(|it| ledger::step(observed, it)));
+            if let Some(awaited) = ledger::awaited_address(observed, machine, now) {
+                self.retry_after = awaited.retry_after;
+                let obstacle = Obstacle::waiting(Part::Network, awaited.message);
+                self.obstacles.push(obstacle);
+            }
         }
         self.steps
             .extend(networks::definitions(observed, objects.attachments));
@@ -198,23 +204,8 @@ impl PlanBuilder {
         if existing.is_none() && self.obstacles.iter().any(is_in_the_way) {
             return;
         }
-        let on_secret = observed.cloud_init_secret.digest();
-        let digest = vm::cloud_init_digest(machine);
-        let digest = digest.map(|plain| Digest::new(plain, observed.digest_key, on_secret));
-        let recorded = existing.as_ref().and_then(ExistingVm::cloud_init);
-        if let Some(secret) = objects.cloud_init {
-            let digest = digest.as_ref();
-            self.steps.extend(cloud_init::step(
-                observed,
-                existing.as_ref(),
-                secret,
-                digest,
-            ));
-        }
-        self.check_cloud_init(observed, recorded, digest.as_ref());
-        let keeps_running = !vm::is_restart_due(observed, existing.as_ref());
-        let may_run = observed.instance.is_some() || machine.power_state != PowerState::Stopped;
-        let cloud_init = digest.map(|digest| digest.to_record(recorded, may_run && keeps_running));
+        let cloud_init =
+            self.reconcile_cloud_init(observed, machine, existing.as_ref(), objects.cloud_init);
         let desired = vm::desired(
             objects.virtual_machine,
             observed,
@@ -243,6 +234,32 @@ impl PlanBuilder {
         if self.steps.is_empty() || !removed.steps.iter().any(reads) {
             self.steps.extend(removed.steps);
         }
+    }
+
+    /// Writes the cloud-init Secret, and returns the digest to record on the VirtualMachine. A ledger that
+    /// has lost its address changes neither.
+    fn reconcile_cloud_init(
+        &mut self,
+        observed: &Observed<'_>,
+        machine: &ResolvedMachine,
+        existing: Option<&ExistingVm<'_>>,
+        secret: Option<Secret>,
+    ) -> Option<String> {
+        let recorded = existing.and_then(ExistingVm::cloud_init);
+        if machine.awaits_address() {
+            return recorded.map(str::to_owned);
+        }
+        let on_secret = observed.cloud_init_secret.digest();
+        let digest = vm::cloud_init_digest(machine);
+        let digest = digest.map(|plain| Digest::new(plain, observed.digest_key, on_secret));
+        if let Some(secret) = secret {
+            let step = cloud_init::step(observed, existing, secret, digest.as_ref());
+            self.steps.extend(step);
+        }
+        self.check_cloud_init(observed, recorded, digest.as_ref());
+        let keeps_running = !vm::is_restart_due(observed, existing);
+        let may_run = observed.instance.is_some() || machine.power_state != PowerState::Stopped;
+        digest.map(|digest| digest.to_record(recorded, may_run && keeps_running))
     }
 
     /// Adds the finalizer before anything is created for the Machine.

@@ -107,13 +107,20 @@ pub fn resolve(
         &mut interfaces,
         &mut findings,
     );
-    let cloud_init = cloud_init::resolve(
+    let mut cloud_init = cloud_init::resolve(
         cloud_init.as_ref(),
         elided(&machine.metadata),
         &identity.name,
         surroundings,
         &mut findings,
     );
+    if let Some(cloud_init) = &mut cloud_init
+        && let Some(namespace) = &network_namespace
+        && cloud_init.network_data.is_none()
+    {
+        cloud_init.network_data =
+            networks::network_data(namespace, &interfaces, surroundings, &mut findings);
+    }
     let hardware = domain::resolve(domain.as_ref(), &mut findings);
     unsupported::note(&machine.spec, &mut findings);
 

@@ -45,6 +45,12 @@ impl ResolvedMachine {
     pub fn vcpus(&self) -> u32 {
         vcpus(self.cpu)
     }
+
+    /// Whether the guest's network data waits for an address in the ledger.
+    pub(crate) fn awaits_address(&self) -> bool {
+        let cloud_init = self.cloud_init.as_ref();
+        cloud_init.is_some_and(|it| it.network_data == Some(NetworkData::Awaited))
+    }
 }
 
 /// Virtual CPUs of the guest: cores times sockets times threads.
@@ -213,14 +219,18 @@ pub enum NetworkData {
     Content(String),
     /// In an object that is not read; only offline.
     Unread,
+    /// Made of the address in the Machine's ledger.
+    Recorded(String),
+    /// Will be made of the address in the Machine's ledger, which has none yet or has lost it.
+    Awaited,
 }
 
 impl NetworkData {
-    /// The content; empty if it is not read.
+    /// What the Machine's spec gives; empty if it is not read or gives none.
     pub(crate) fn content(&self) -> &str {
         match self {
             Self::Content(content) => content,
-            Self::Unread => "",
+            Self::Unread | Self::Recorded(_) | Self::Awaited => "",
         }
     }
 }

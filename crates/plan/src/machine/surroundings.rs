@@ -6,7 +6,8 @@ use std::{
 };
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
+    Machine, MachineClass, NetworkConfiguration, NetworkConfigurationInterface, NetworkNamespace,
+    ObjectMeta,
     core::{ConfigMap, ObservedClaim, Secret, StorageClass},
 };
 
@@ -37,12 +38,16 @@ pub struct Surroundings {
 }
 
 /// What is known of an interface from existing objects: it keeps them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptInterface {
     /// From the VirtualMachine.
     pub attachment: Option<Attachment>,
     /// From the VirtualMachine, else from the address ledger.
     pub mac_address: Option<String>,
+    /// What the address ledger's status says of the interface.
+    pub recorded: Option<NetworkConfigurationInterface>,
+    /// Whether a VirtualMachine exists that has no network data. It gets none before there is an address.
+    pub lacks_network_data: bool,
 }
 
 /// Objects that a Machine's cloud-init data comes from.

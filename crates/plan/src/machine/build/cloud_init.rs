@@ -25,7 +25,9 @@ pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
             ByteString(content.clone()),
         );
     }
-    if let Some(NetworkData::Content(network_data)) = network_data {
+    if let Some(NetworkData::Content(network_data) | NetworkData::Recorded(network_data)) =
+        network_data
+    {
         data.insert(
             naming::NETWORK_DATA_KEY.to_owned(),
             ByteString(network_data.clone().into_bytes()),

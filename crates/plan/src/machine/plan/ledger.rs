@@ -3,7 +3,10 @@
 //! Only fields of the operator are compared and written. Status and finalizers belong to the operators
 //! that allocate addresses, and what a ledger has besides stays.
 
-use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec};
+use std::time::Duration;
+
+use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec, Time};
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{
@@ -13,11 +16,16 @@ use super::{
 use crate::{
     Event,
     machine::{
-        Action, Attachment, KeptInterface, Kind, Object, Observed, Obstacle, Part, ResolvedMachine,
-        Step, network_namespace,
+        Action, Attachment, KeptInterface, Kind, NetworkData, Object, Observed, Obstacle, Part,
+        ResolvedMachine, Step, network_namespace,
     },
     managed,
 };
+
+/// static-ip-operator may allocate an address to several ledgers at once; it corrects that within seconds.
+const SETTLING: SignedDuration = SignedDuration::from_secs(10);
+/// With a clock that is a little ahead.
+const LONGEST_SETTLING: Duration = Duration::from_secs(20);
 
 /// The Machine's own ledger, if it has one.
 pub(in crate::machine) fn own<'a>(observed: &Observed<'a>) -> Option<&'a NetworkConfiguration> {
@@ -137,6 +145,52 @@ pub(super) fn delete(observed: &Observed<'_>) -> Option<Step> {
     })
 }
 
+/// Why a guest is not created before it has its address from the ledger.
+pub(in crate::machine) struct AwaitedAddress {
+    pub(in crate::machine) message: String,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The address that the VirtualMachine is not created without.
+pub(in crate::machine) fn awaited_address(
+    observed: &Observed<'_>,
+    machine: &ResolvedMachine,
+    now: &Time,
+) -> Option<AwaitedAddress> {
+    if observed.virtual_machine.is_some() {
+        return None;
+    }
+    let name = &machine.identity.name;
+    match machine.cloud_init.as_ref()?.network_data.as_ref()? {
+        NetworkData::Content(_) | NetworkData::Unread => None,
+        NetworkData::Awaited => Some(AwaitedAddress {
+            message: format!(
+                "NetworkConfiguration {name:?} has no address yet: the Machine continues once one is allocated"
+            ),
+            retry_after: None,
+        }),
+        NetworkData::Recorded(_) => Some(AwaitedAddress {
+            retry_after: Some(until_settled(own(observed)?, now)?),
+            message: format!(
+                "the address in NetworkConfiguration {name:?} is new: the Machine continues {} s after its allocation",
+                SETTLING.as_secs()
+            ),
+        }),
+    }
+}
+
+/// How long a newly allocated address may still change.
+fn until_settled(ledger: &NetworkConfiguration, now: &Time) -> Option<Duration> {
+    let conditions = ledger.status.as_ref()?.conditions.as_deref()?;
+    let mut conditions = conditions.iter();
+    let ready = conditions.find(|it| it.type_ == "Ready" && it.status == "True")?;
+    let elapsed = now.0.duration_since(ready.last_transition_time.0);
+    let left = SETTLING.saturating_sub(elapsed);
+    // A clock that is far ahead delays nothing.
+    let left = Duration::try_from(left).ok().filter(|it| !it.is_zero())?;
+    (left <= LONGEST_SETTLING).then_some(left)
+}
+
 /// What the interface of a Machine on a NetworkNamespace keeps: the VirtualMachine's attachment and MAC
 /// address, or the MAC address in the ledger.
 pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
@@ -148,6 +202,8 @@ pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
         let interfaces = ledger.spec.network_interfaces.as_deref();
         interfaces.unwrap_or_default().iter().find_map(mac_address)
     });
+    let status = own(observed).and_then(|ledger| ledger.status.as_ref());
+    let allocated = status.and_then(|status| status.network_interfaces.as_ref()?.first());
     let vm = observed.virtual_machine.map(ExistingVm::of);
     let first = |pointer: &str| {
         let list = vm.as_ref()?.spec.pointer(pointer)?;
@@ -159,6 +215,8 @@ pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
     KeptInterface {
         attachment: network.as_ref().and_then(attachment),
         mac_address: address.or(recorded),
+        recorded: allocated.cloned(),
+        lacks_network_data: vm.as_ref().is_some_and(|vm| !vm.has_network_data()),
     }
 }
 

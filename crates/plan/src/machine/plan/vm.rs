@@ -69,6 +69,16 @@ impl<'a> ExistingVm<'a> {
         })
     }
 
+    pub(super) fn has_network_data(&self) -> bool {
+        let sources = ["cloudInitNoCloud", "cloudInitConfigDrive"];
+        let refers = |volume: &Value| {
+            sources
+                .iter()
+                .any(|it| !volume[it]["networkDataSecretRef"].is_null())
+        };
+        self.volumes().any(refers)
+    }
+
     /// Digest of the cloud-init data that the next instance starts with.
     pub(super) fn cloud_init(&self) -> Option<&str> {
         let annotations = self.spec.pointer("/template/metadata/annotations")?;
@@ -80,14 +90,19 @@ impl<'a> ExistingVm<'a> {
 pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     let cloud_init = machine.cloud_init.as_ref()?;
     let uid = machine.identity.uid.as_deref().unwrap_or_default();
-    let user_data: &[u8] = match &cloud_init.user_data {
-        Some(UserData::Elided(digest)) => return Some(digest.clone()),
-        Some(UserData::Content(content)) => content,
-        Some(UserData::Unread) | None => &[],
-    };
     let network_data = cloud_init.network_data.as_ref();
-    let network_data = network_data.map_or("", NetworkData::content);
-    Some(elided::digest(uid, user_data, network_data))
+    let given = network_data.map_or("", NetworkData::content);
+    let digest = match &cloud_init.user_data {
+        Some(UserData::Elided(digest)) => digest.clone(),
+        Some(UserData::Content(content)) => elided::digest(uid, content, given),
+        Some(UserData::Unread) | None => elided::digest(uid, &[], given),
+    };
+    Some(match network_data {
+        Some(NetworkData::Recorded(recorded)) => {
+            compare::digest([digest.as_bytes(), recorded.as_bytes()])
+        }
+        Some(NetworkData::Content(_) | NetworkData::Unread | NetworkData::Awaited) | None => digest,
+    })
 }
 
 /// The desired VirtualMachine, given the existing one.

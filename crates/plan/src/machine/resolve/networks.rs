@@ -1,8 +1,10 @@
 //! Network interfaces.
 
 mod namespace;
+mod static_address;
 
 pub use namespace::vlan_of;
+pub(super) use static_address::network_data;
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use api::{cdi::DataVolumePhase, condition, core::ClaimPhase, kubevirt::ObservedV
 use super::{
     super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
-        nothing_to_boot,
+        nothing_to_boot, plan::ledger,
     },
     ClassMismatch, Resolved,
     failure::{self, Failures},
@@ -221,19 +221,23 @@ fn network(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         ))
     };
     let obstacles = obstacles(view, Part::Network);
-    let namespace = view
-        .input
-        .resolved
-        .machine()
-        .and_then(|it| it.network_namespace.as_ref());
-    if let Some(message) = namespace.and_then(|it| it.pending.clone()) {
+    let machine = view.input.resolved.machine();
+    let namespace = machine.and_then(|it| it.network_namespace.as_ref());
+    let address =
+        machine.and_then(|it| ledger::awaited_address(view.input.observed, it, view.input.now));
+    let failure = failures.of_part(Part::Network);
+    // The only obstacle.
+    let address = address
+        .map(|it| it.message)
+        .filter(|message| failure.is_none() && obstacles.as_ref() == Some(message));
+    if let Some(message) = namespace.and_then(|it| it.pending.clone()).or(address) {
         return Some(ConditionUpdate::as_false(
             type_,
             reason::NETWORK_PENDING,
             message,
         ));
     }
-    if let Some(message) = failures.of_part(Part::Network).or(obstacles) {
+    if let Some(message) = failure.or(obstacles) {
         return failed(message);
     }
     match view.input.resolved {

@@ -81,7 +81,7 @@ pub(super) fn resolve(
 fn attachment(namespace: &NetworkNamespace) -> Option<Attachment> {
     let status = namespace.status.clone().unwrap_or_default();
     let allocation = namespace.spec.ip_allocation.as_ref();
-    let is_static = allocation.is_some_and(|it| it.type_ == AllocationMethod::Static);
+    let is_static = is_static(namespace);
     let pool = allocation.and_then(|it| it.static_.as_ref());
     let tag = |id: Option<i64>| {
         id.and_then(|id| u16::try_from(id).ok())
@@ -93,6 +93,11 @@ fn attachment(namespace: &NetworkNamespace) -> Option<Attachment> {
         None if is_static => Some(Attachment::Vlan(0)),
         None => status.ipv4_prefix.map(|_| Attachment::PodNetwork),
     }
+}
+
+pub(super) fn is_static(namespace: &NetworkNamespace) -> bool {
+    let allocation = namespace.spec.ip_allocation.as_ref();
+    allocation.is_some_and(|it| it.type_ == AllocationMethod::Static)
 }
 
 /// Name of the NetworkAttachmentDefinition of the VLAN that a Machine attaches to, if its NetworkNamespace
