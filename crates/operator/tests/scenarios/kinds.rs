@@ -10,6 +10,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
         "NetworkConfiguration" => ("vitistack.io", "v1alpha1", "networkconfigurations"),
         "NetworkNamespace" => ("vitistack.io", "v1alpha1", "networknamespaces"),
+        "KubernetesCluster" => ("vitistack.io", "v1alpha1", "kubernetesclusters"),
         "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
         "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
         "DataVolume" => ("cdi.kubevirt.io", "v1beta1", "datavolumes"),

@@ -45,6 +45,7 @@ mod providers;
 mod spec_changes;
 mod stack;
 mod upgrade;
+mod viti_programs;
 mod viti_status;
 
 use harness::{Suite, fault_injection, runner};
