@@ -160,23 +160,21 @@ pub(in crate::machine) fn awaited_address(
     if observed.virtual_machine.is_some() {
         return None;
     }
-    let name = &machine.identity.name;
-    match machine.cloud_init.as_ref()?.network_data.as_ref()? {
-        NetworkData::Content(_) | NetworkData::Unread => None,
-        NetworkData::Awaited => Some(AwaitedAddress {
-            message: format!(
-                "NetworkConfiguration {name:?} has no address yet: the Machine continues once one is allocated"
-            ),
-            retry_after: None,
-        }),
-        NetworkData::Recorded(_) => Some(AwaitedAddress {
-            retry_after: Some(until_settled(own(observed)?, now)?),
-            message: format!(
-                "the address in NetworkConfiguration {name:?} is new: the Machine continues {} s after its allocation",
-                SETTLING.as_secs()
-            ),
-        }),
-    }
+    let retry_after = match machine.cloud_init.as_ref()?.network_data.as_ref()? {
+        NetworkData::Content(_) | NetworkData::Unread => return None,
+        NetworkData::Awaited => None,
+        NetworkData::Recorded(_) => Some(until_settled(own(observed)?, now)?),
+    };
+    // The same in both cases, so that the status is written once.
+    let message = format!(
+        "NetworkConfiguration {:?} has no settled address: the Machine continues {} s after one is allocated",
+        machine.identity.name,
+        SETTLING.as_secs()
+    );
+    Some(AwaitedAddress {
+        message,
+        retry_after,
+    })
 }
 
 /// How long a newly allocated address may still change.
