@@ -20,6 +20,7 @@ use api::{
 };
 
 use self::definition::Definition;
+pub(crate) use self::definition::same_json;
 use crate::{
     Event,
     machine::{Action, Kind, Object, Refusal, Step, build::attachment_definition},

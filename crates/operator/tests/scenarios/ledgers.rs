@@ -212,5 +212,99 @@ fn a_network_of_the_machines_name_is_in_the_way_of_its_ledger() {
         assert!(scenario.find("VirtualMachine", "web").await.is_none());
         let network = scenario.get("NetworkConfiguration", "web").await;
         assert_eq!(network["spec"]["networkInterfaces"], Value::Null);
+
+        scenario.delete("NetworkConfiguration", "web").await;
+        scenario.until_phase("web", "Running").await;
+        let ledger = scenario.get("NetworkConfiguration", "web").await;
+        assert_eq!(ledger["spec"]["networkNamespaceName"], "tenant");
+    });
+}
+
+/// The messages of the Machine's Events about repairs.
+async fn repairs(scenario: &Scenario) -> Vec<String> {
+    // Events are written after the objects.
+    scenario.wait(2).await;
+    let events = scenario.events("web").await.into_iter();
+    let repairs = events.filter(|(reason, _)| reason == "PutBack");
+    repairs.map(|(_, message)| message).collect()
+}
+
+#[test]
+fn a_ledger_that_others_change_is_restored_and_deleted_with_its_machine() {
+    run_scenario_alone(&[], async {
+        let mut scenario = start().await;
+        create_namespace(&scenario, 42).await;
+        scenario.create_machine("web", on_namespace("tenant")).await;
+        scenario.until_phase("web", "Running").await;
+        let whole = scenario.get("NetworkConfiguration", "web").await;
+        let metadata = |object: &Value, field: &str| object["metadata"][field].clone();
+
+        let stripped = json!({ "metadata": { "ownerReferences": [], "labels": null } });
+        scenario
+            .patch("NetworkConfiguration", "web", stripped.clone())
+            .await;
+        scenario
+            .until("NetworkConfiguration", "web", |it| {
+                ["ownerReferences", "labels"]
+                    .iter()
+                    .all(|field| metadata(it, field) == metadata(&whole, field))
+            })
+            .await;
+        let edited = json!({ "spec": {
+            "networkInterfaces": [{ "name": "vlan42", "macAddress": "02:00:00:00:00:01" }],
+        } });
+        scenario.patch("NetworkConfiguration", "web", edited).await;
+        scenario
+            .until("NetworkConfiguration", "web", |it| {
+                it["spec"] == whole["spec"]
+            })
+            .await;
+        let messages = repairs(&scenario).await.join("; ");
+        for field in ["metadata.ownerReferences", "spec.networkInterfaces"] {
+            assert!(messages.contains(field), "{messages}");
+        }
+        assert_eq!(
+            condition(&scenario.get("Machine", "web").await, "NetworkReady")["status"],
+            "True"
+        );
+
+        // Without an owner the garbage collector does not delete it.
+        scenario.stop_operator().await;
+        scenario
+            .patch("NetworkConfiguration", "web", stripped)
+            .await;
+        scenario.delete("Machine", "web").await;
+        scenario.start_operator();
+        scenario.until_gone("Machine", "web").await;
+        scenario.until_gone("NetworkConfiguration", "web").await;
+    });
+}
+
+#[test]
+fn a_changed_attachment_of_a_vlan_is_restored() {
+    run_scenario_alone(&[], async {
+        let scenario = start().await;
+        create_namespace(&scenario, 42).await;
+        scenario.create_machine("web", on_namespace("tenant")).await;
+        scenario.until_phase("web", "Running").await;
+        let kind = "NetworkAttachmentDefinition";
+        let whole = scenario.get(kind, "vlan42").await;
+        let other = json!({ "spec": { "config": "{}" } });
+        scenario.patch(kind, "vlan42", other).await;
+        let restored = scenario
+            .until(kind, "vlan42", |it| it["spec"] == whole["spec"])
+            .await;
+        for field in ["uid", "labels", "ownerReferences"] {
+            assert_eq!(restored["metadata"][field], whole["metadata"][field]);
+        }
+        let messages = repairs(&scenario).await.join("; ");
+        assert!(messages.contains("spec.config"), "{messages}");
+
+        scenario.delete(kind, "vlan42").await;
+        scenario
+            .until(kind, "vlan42", |it| {
+                it["spec"] == whole["spec"] && it["metadata"]["uid"] != whole["metadata"]["uid"]
+            })
+            .await;
     });
 }

@@ -70,7 +70,8 @@ pub(super) fn differing(
     fields
 }
 
-fn same_json(found: &str, desired: &str) -> bool {
+/// Whether two CNI configurations mean the same.
+pub(crate) fn same_json(found: &str, desired: &str) -> bool {
     let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
     found == desired || parsed(found).is_some_and(|found| Some(found) == parsed(desired))
 }

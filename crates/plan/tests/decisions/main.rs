@@ -9,6 +9,7 @@ mod data_volumes;
 mod deletion;
 mod disks;
 mod guest;
+mod ledgers;
 mod networks;
 mod virtual_machine;
 mod world;

@@ -33,6 +33,9 @@ pub(crate) struct World {
     pub(crate) hidden_vm: Value,
     pub(crate) networks: Vec<Value>,
     pub(crate) attachments: Vec<Value>,
+    pub(crate) network_namespaces: Vec<Value>,
+    /// The NetworkConfiguration with the name of the Machine; null if there is none.
+    pub(crate) ledger: Value,
     /// Whether its cloud-init Secret was compared, where Secrets are not watched.
     pub(crate) secret_is_verified: bool,
     /// Metadata of its cloud-init Secret, where Secrets are watched; null if there is none.
@@ -128,6 +131,8 @@ impl World {
             hidden_vm: Value::Null,
             networks: Vec::new(),
             attachments: Vec::new(),
+            network_namespaces: Vec::new(),
+            ledger: Value::Null,
             secret_is_verified: true,
             secret: None,
             unconfirmed: Vec::new(),
@@ -184,6 +189,12 @@ impl World {
             (name.to_owned(), Arc::new(read(network)))
         });
         let networks = Known::all(networks);
+        let namespaces = self.network_namespaces.iter().map(|namespace| {
+            let name = namespace["metadata"]["name"].as_str().unwrap();
+            (name.to_owned(), Arc::new(read(namespace)))
+        });
+        let network_namespaces = Known::all(namespaces);
+        let ledger = read(&self.ledger);
         let attachments: Vec<_> = self.attachments.iter().map(read).collect();
         let (vm, instance) = (read(&self.vm), read(&self.instance));
         let claims: Vec<_> = self.claims.iter().map(read).collect();
@@ -214,6 +225,7 @@ impl World {
             surroundings: Surroundings {
                 storage_classes: Known::all([("fast".to_owned(), Arc::new(class))]),
                 networks,
+                network_namespaces,
                 ..Surroundings::default()
             },
             installed: self.installed,
@@ -231,7 +243,7 @@ impl World {
             digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: attachments.iter().collect(),
-            ledger: None,
+            ledger: Option::as_ref(&ledger),
             references: self.age.map(|age| LiveReferences {
                 found: &references,
                 age,

@@ -11,7 +11,7 @@ use api::{
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Kind, Known},
+    machine::{Kind, Known, network_namespace},
 };
 use runtime::{
     cache::{Cache, CachedObject, Delta, Key, WatchScope},
@@ -282,17 +282,29 @@ impl Caches {
             keep_known(known, difference);
             affected.subjects.extend(self.attached_to(&difference.key));
         }
+        // A network of a Machine's name is in the way of its ledger.
+        affected.subjects.extend(self.named_as(changed));
         affected
     }
 
-    /// Affected Machines of changed ledgers, which have their names.
+    /// Affected Machines of changed ledgers.
     fn ledgers_changed(&self, changed: &[Delta<NetworkConfiguration>]) -> Affected {
-        let keys = changed.iter().map(|difference| &difference.key);
-        let machines = keys.filter(|key| self.machines.get(key).is_some());
         Affected {
-            subjects: machines.cloned().map(Subject::machine).collect(),
+            subjects: self.named_as(changed).collect(),
             ..Affected::default()
         }
+    }
+
+    /// Machines on the network of a NetworkNamespace with the name of a changed NetworkConfiguration.
+    fn named_as(&self, changed: &[Delta<NetworkConfiguration>]) -> impl Iterator<Item = Subject> {
+        let keys = changed.iter().map(|difference| &difference.key);
+        let has_ledger = |key: &&Key| {
+            let machine = self.machines.get(key);
+            let network = machine.and_then(|machine| machine.spec.network.as_ref());
+            network.is_some_and(|network| network_namespace(network).is_some())
+        };
+        let machines: Vec<Key> = keys.filter(has_ledger).cloned().collect();
+        machines.into_iter().map(Subject::machine)
     }
 
     fn network_namespaces_changed(&mut self, changed: &[Delta<NetworkNamespace>]) -> Affected {

@@ -3,6 +3,8 @@
 //! The operator writes names and MAC addresses. Status, finalizers and conditions belong to the operators
 //! that allocate addresses.
 
+use std::collections::BTreeMap;
+
 use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec, labels};
 
 use super::metadata;
@@ -36,5 +38,8 @@ pub(super) fn ledger(machine: &ResolvedMachine) -> Option<NetworkConfiguration> 
     ledger.metadata = metadata(&machine.identity, name.clone());
     let labels = ledger.metadata.labels.get_or_insert_default();
     labels.insert(labels::SOURCE_MACHINE.to_owned(), name.clone());
+    let uid = machine.identity.uid.clone();
+    ledger.metadata.annotations =
+        uid.map(|uid| BTreeMap::from([(labels::MACHINE_UID.to_owned(), uid)]));
     Some(ledger)
 }

@@ -5,19 +5,23 @@
 
 use std::time::Duration;
 
-use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec, Time};
+use api::{
+    NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec, ObjectMeta,
+    Time, labels,
+};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{
-    ownership::{controller, is_of_predecessor, is_terminating, name, uid},
+    ownership::{annotation, is_of_predecessor, is_terminating, name, uid},
+    tampering::{self, put_back},
     vm::ExistingVm,
 };
 use crate::{
     Event,
     machine::{
-        Action, Attachment, KeptInterface, Kind, NetworkData, Object, Observed, Obstacle, Part,
-        ResolvedMachine, Step, network_namespace,
+        Action, Attachment, ErrorType, KeptInterface, Kind, NetworkData, Object, Observed,
+        Obstacle, Part, ResolvedMachine, Step, network_namespace, resolve::networks::generated_mac,
     },
     managed,
 };
@@ -27,12 +31,14 @@ const SETTLING: SignedDuration = SignedDuration::from_secs(10);
 /// With a clock that is a little ahead.
 const LONGEST_SETTLING: Duration = Duration::from_secs(20);
 
-/// The Machine's own ledger, if it has one.
+/// The Machine's own ledger, if it has one. It stays its own if somebody removes the owner reference.
 pub(in crate::machine) fn own<'a>(observed: &Observed<'a>) -> Option<&'a NetworkConfiguration> {
     let ledger = observed.ledger?;
-    let machine = observed.machine.metadata.uid.as_deref();
-    (!ledger.is_network() && machine.is_some() && controller(&ledger.metadata) == machine)
-        .then_some(ledger)
+    (!ledger.is_network() && is_made_for(&ledger.metadata, observed)).then_some(ledger)
+}
+
+fn is_made_for(metadata: &ObjectMeta, observed: &Observed<'_>) -> bool {
+    managed::is_made_for(metadata, observed.machine.metadata.uid.as_deref())
 }
 
 /// The obstacle to writing the ledger or to attaching to its network.
@@ -54,6 +60,16 @@ pub(super) fn obstacle(observed: &Observed<'_>, machine: &ResolvedMachine) -> Op
     }
     let kind = Kind::NetworkConfiguration.as_str();
     let name = name(&ledger.metadata);
+    if is_made_for(&ledger.metadata, observed) {
+        let message = format!(
+            "NetworkConfiguration {name:?} records the addresses of this Machine, but somebody gave it a bridge, which cannot be removed: delete it, and the operator recreates it"
+        );
+        return Some(Obstacle::error(
+            Part::Network,
+            ErrorType::ForeignObject,
+            message,
+        ));
+    }
     Some(if is_of_predecessor(&ledger.metadata, observed.machine) {
         Obstacle::of_predecessor(Part::Network, kind, name)
     } else {
@@ -65,22 +81,44 @@ pub(super) fn obstacle(observed: &Observed<'_>, machine: &ResolvedMachine) -> Op
 pub(super) fn step(observed: &Observed<'_>, mut desired: NetworkConfiguration) -> Option<Step> {
     let Some(found) = own(observed) else {
         let message = format!("Created NetworkConfiguration {}", name(&desired.metadata));
+        let object = Object::Ledger(Box::new(desired));
         return Some(Step {
-            action: Action::Create(Object::Ledger(Box::new(desired))),
+            // A VirtualMachine without a ledger had one before.
+            action: match observed.virtual_machine {
+                Some(_) => Action::Recreate(object),
+                None => Action::Create(object),
+            },
             reason: "addresses are allocated to the interfaces in it".to_owned(),
             event: Some(Event::normal("Created", message)),
         });
     };
     keep(&mut desired.spec, &found.spec);
-    let changed = changed(found, &desired);
-    (!changed.is_empty()).then(|| Step {
+    let metadata = &found.metadata;
+    let machine = observed.machine.metadata.uid.as_deref();
+    let changes = changes(found, &desired);
+    let (uid, created_at) = (uid(metadata), managed::created_at(metadata));
+    let object = Object::Ledger(Box::new(desired));
+    if !managed::is_owned_by(metadata, machine) {
+        let owners = "metadata.ownerReferences".to_owned();
+        return Some(Step {
+            action: Action::RestoreOwner {
+                object,
+                uid,
+                created_at,
+            },
+            reason: "its owner reference was removed by somebody else".to_owned(),
+            event: put_back(Kind::NetworkConfiguration, metadata, &[owners]),
+        });
+    }
+    let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+    (!fields.is_empty()).then(|| Step {
+        reason: format!("{} changes", fields.join(", ")),
+        event: repair_event(metadata, &changes),
         action: Action::Apply {
-            uid: uid(&found.metadata),
-            created_at: managed::created_at(&found.metadata),
-            object: Object::Ledger(Box::new(desired)),
+            object,
+            uid,
+            created_at,
         },
-        reason: format!("{} changes", changed.join(", ")),
-        event: None,
     })
 }
 
@@ -103,30 +141,64 @@ fn keep(desired: &mut NetworkConfigurationSpec, found: &NetworkConfigurationSpec
     desired.network_interfaces = Some(interfaces);
 }
 
-fn changed(found: &NetworkConfiguration, desired: &NetworkConfiguration) -> Vec<&'static str> {
-    let wanted = desired.metadata.labels.iter().flatten();
-    let has = |name: &str| found.metadata.labels.as_ref().and_then(|all| all.get(name));
+/// A field of the ledger that differs from the desired one.
+struct Change {
+    field: String,
+    is_absent: bool,
+}
+
+fn changes(found: &NetworkConfiguration, desired: &NetworkConfiguration) -> Vec<Change> {
     let (old, new) = (&found.spec, &desired.spec);
-    let changes = [
-        ("spec.name", old.name != new.name),
-        ("spec.provider", old.provider != new.provider),
+    let specs = [
+        ("spec.name", old.name != new.name, old.name.is_none()),
+        (
+            "spec.provider",
+            old.provider != new.provider,
+            old.provider.is_none(),
+        ),
         (
             "spec.networkNamespaceName",
             old.network_namespace_name != new.network_namespace_name,
+            old.network_namespace_name.is_none(),
         ),
         (
             "spec.networkInterfaces",
             old.network_interfaces != new.network_interfaces,
-        ),
-        (
-            "metadata.labels",
-            wanted
-                .into_iter()
-                .any(|(label, value)| has(label) != Some(value)),
+            old.network_interfaces.iter().flatten().next().is_none(),
         ),
     ];
-    let changes = changes.into_iter().filter(|(_, differs)| *differs);
-    changes.map(|(field, _)| field).collect()
+    let specs = specs.into_iter().filter(|(_, differs, _)| *differs);
+    let specs = specs.map(|(field, _, is_absent)| Change {
+        field: field.to_owned(),
+        is_absent,
+    });
+    let (found, desired) = (&found.metadata, &desired.metadata);
+    let entries = [
+        ("labels", &found.labels, &desired.labels),
+        ("annotations", &found.annotations, &desired.annotations),
+    ];
+    let entries = entries.into_iter().flat_map(|(of, found, desired)| {
+        let has = |name: &str| found.as_ref().and_then(|all| all.get(name));
+        let desired = desired.iter().flatten();
+        let differing = desired.filter(move |(name, value)| has(name) != Some(*value));
+        differing.map(move |(name, _)| Change {
+            field: tampering::field(of, name),
+            is_absent: has(name).is_none(),
+        })
+    });
+    specs.chain(entries).collect()
+}
+
+/// The Event for fields that somebody else changed. A field that is absent was removed, if the operator
+/// wrote the ledger before.
+fn repair_event(found: &ObjectMeta, changes: &[Change]) -> Option<Event> {
+    let was_written = annotation(found, labels::MACHINE_UID).is_some();
+    let changes = changes.iter().filter(|change| {
+        let is_others = || !managed::managers_of(found, &[&change.field]).is_empty();
+        change.is_absent && was_written || is_others()
+    });
+    let fields: Vec<String> = changes.map(|change| change.field.clone()).collect();
+    put_back(Kind::NetworkConfiguration, found, &fields)
 }
 
 /// Deletes the ledger with its Machine. The operators that allocate addresses release them by their
@@ -190,7 +262,8 @@ fn until_settled(ledger: &NetworkConfiguration, now: &Time) -> Option<Duration> 
 }
 
 /// What the interface of a Machine on a NetworkNamespace keeps: the VirtualMachine's attachment and MAC
-/// address, or the MAC address in the ledger.
+/// address, or the MAC address in the ledger. If one of the two is the generated address, somebody else
+/// changed the other.
 pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
     let network = observed.machine.spec.network.as_ref();
     if network.and_then(network_namespace).is_none() {
@@ -210,9 +283,12 @@ pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
     let network = first("/template/spec/networks");
     let interface = first("/template/spec/domain/devices/interfaces");
     let address = interface.and_then(|it| Some(it["macAddress"].as_str()?.to_owned()));
+    let mut kept = [address, recorded].into_iter().flatten();
+    let generated = observed.machine.metadata.uid.as_deref().map(generated_mac);
+    let is_generated = |kept: &String| Some(kept) == generated.as_ref();
     KeptInterface {
         attachment: network.as_ref().and_then(attachment),
-        mac_address: address.or(recorded),
+        mac_address: kept.clone().find(is_generated).or_else(|| kept.next()),
         recorded: allocated.cloned(),
         lacks_network_data: vm.as_ref().is_some_and(|vm| !vm.has_network_data()),
     }

@@ -1,40 +1,84 @@
 //! Networks of a Machine: checks that the attachment definitions exist. The network planner creates those of
-//! NetworkConfigurations; those of VLANs are created here, and used as they are if they exist.
+//! NetworkConfigurations; those of VLANs are created and repaired here. One that somebody else created is used
+//! as it is.
 
-use api::multus::NetworkAttachmentDefinition;
+use api::{ObjectMeta, labels, multus::NetworkAttachmentDefinition};
 
-use super::ownership::{controller, name};
+use super::{
+    ownership::{controller, is_terminating, name, uid},
+    tampering::put_back,
+};
 use crate::{
     Event,
     machine::{
-        Action, Attachment, ErrorType, Lookup, Object, Observed, Obstacle, Part, ResolvedMachine,
-        Step,
+        Action, Attachment, ErrorType, Kind, Lookup, Object, Observed, Obstacle, Part,
+        ResolvedMachine, Step,
     },
+    managed,
+    network::same_json,
 };
 
-/// Creates the missing attachment definitions of VLANs.
+/// Creates the missing attachment definitions of VLANs, and repairs the operator's.
 pub(super) fn definitions(
     observed: &Observed<'_>,
     desired: Vec<NetworkAttachmentDefinition>,
-) -> impl Iterator<Item = Step> {
-    let is_missing = |definition: &NetworkAttachmentDefinition| {
+) -> Vec<Step> {
+    if !observed.installed.multus {
+        return Vec::new();
+    }
+    let steps = desired.into_iter().filter_map(|definition| {
         let mut found = observed.attachments.iter();
-        observed.installed.multus
-            && !found.any(|found| found.metadata.name == definition.metadata.name)
-    };
-    let missing = desired.into_iter().filter(is_missing);
-    missing
-        .map(|definition| {
-            let name = name(&definition.metadata).to_owned();
-            let message = format!("Created NetworkAttachmentDefinition {name}");
-            Step {
-                action: Action::Create(Object::Attachment(definition)),
-                reason: "the VLAN of the NetworkNamespace has no definition".to_owned(),
-                event: Some(Event::normal("Created", message)),
-            }
+        match found.find(|found| found.metadata.name == definition.metadata.name) {
+            None => Some(create(definition)),
+            Some(found) => repair(found, definition),
+        }
+    });
+    steps.collect()
+}
+
+fn create(definition: NetworkAttachmentDefinition) -> Step {
+    let name = name(&definition.metadata).to_owned();
+    let message = format!("Created NetworkAttachmentDefinition {name}");
+    Step {
+        action: Action::Create(Object::Attachment(definition)),
+        reason: "the VLAN of the NetworkNamespace has no definition".to_owned(),
+        event: Some(Event::normal("Created", message)),
+    }
+}
+
+/// Restores the configuration of a definition that the operator created. Others may own it too, and one
+/// without the operator's label is used as it is.
+fn repair(
+    found: &NetworkAttachmentDefinition,
+    mut desired: NetworkAttachmentDefinition,
+) -> Option<Step> {
+    let is_managed = |metadata: &ObjectMeta| {
+        let labels = metadata.labels.as_ref();
+        labels.is_some_and(|it| {
+            it.get(labels::MANAGED_BY)
+                .is_some_and(|by| by == labels::MANAGER)
         })
-        .collect::<Vec<_>>()
-        .into_iter()
+    };
+    if !is_managed(&found.metadata)
+        || is_terminating(&found.metadata)
+        || same_json(&found.spec.config, &desired.spec.config)
+    {
+        return None;
+    }
+    desired
+        .metadata
+        .owner_references
+        .clone_from(&found.metadata.owner_references);
+    let fields = ["spec.config".to_owned()];
+    Some(Step {
+        event: put_back(Kind::NetworkAttachmentDefinition, &found.metadata, &fields),
+        action: Action::Apply {
+            uid: uid(&found.metadata),
+            created_at: managed::created_at(&found.metadata),
+            object: Object::Attachment(desired),
+        },
+        reason: "it differs from the VLAN of the NetworkNamespace".to_owned(),
+    })
 }
 
 /// Obstacles to attaching a VirtualMachine to its networks.

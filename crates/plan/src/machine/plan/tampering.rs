@@ -31,7 +31,7 @@ pub(super) fn repair_event(
             is_erased && *field == erased || !managed::managers_of(found, &[field]).is_empty()
         })
         .collect();
-    changed(kind, found, &fields, "put back")
+    put_back(kind, found, &fields)
 }
 
 /// The Event for labels that somebody else removed or changed on an object of this Machine, so that
@@ -42,7 +42,7 @@ pub fn label_repair_event(
     desired: &BTreeMap<String, String>,
 ) -> Option<Event> {
     let fields = differing("labels", Some(desired), found.labels.as_ref());
-    changed(kind, found, &fields, "put back")
+    put_back(kind, found, &fields)
 }
 
 /// The Event for fields that somebody else set on a disk and the operator removes, with the reason.
@@ -61,6 +61,11 @@ pub(super) fn removed(
         message: format!("{}{why}", event.message),
         ..event
     })
+}
+
+/// The Event for fields that somebody else changed and the operator restores.
+pub(super) fn put_back(kind: Kind, found: &ObjectMeta, fields: &[String]) -> Option<Event> {
+    changed(kind, found, fields, "put back")
 }
 
 fn changed(kind: Kind, found: &ObjectMeta, fields: &[String], what: &str) -> Option<Event> {

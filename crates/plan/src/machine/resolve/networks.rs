@@ -3,6 +3,7 @@
 mod namespace;
 mod static_address;
 
+pub(in crate::machine) use namespace::generated_mac;
 pub use namespace::vlan_of;
 pub(super) use static_address::network_data;
 

@@ -69,7 +69,7 @@ pub(super) fn resolve(
         mac_address: kept
             .mac_address
             .clone()
-            .or_else(|| machine.uid.as_deref().map(mac_address)),
+            .or_else(|| machine.uid.as_deref().map(generated_mac)),
         boot_order: None,
     });
     (interface, resolved)
@@ -127,7 +127,7 @@ fn provider(namespace: &NetworkNamespace) -> String {
 
 /// A locally administered unicast MAC address that only the Machine's UID decides, so that the
 /// interface keeps it whatever is deleted and created again.
-fn mac_address(uid: &str) -> String {
+pub(in crate::machine) fn generated_mac(uid: &str) -> String {
     let digest = compare::digest([uid.as_bytes(), b"interface"]);
     let octets: Vec<&str> = (0..10)
         .step_by(2)
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn a_mac_address_is_stable_local_and_unicast() {
-        let address = mac_address("0a1b");
-        assert_eq!(address, mac_address("0a1b"));
-        assert_ne!(address, mac_address("0a1c"));
+        let address = generated_mac("0a1b");
+        assert_eq!(address, generated_mac("0a1b"));
+        assert_ne!(address, generated_mac("0a1c"));
         assert_eq!((address.len(), &address[..3]), (17, "02:"));
     }
 }
