@@ -52,7 +52,7 @@ pub use resolved::{
     NetworkData, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
     ResolvedSource, SizingSource, UserData,
 };
-pub use status::trim_addresses;
+pub use status::{trim_addresses, trim_ledger};
 pub use surroundings::{
     CloneSources, CloudInitObjects, KeptInterface, Known, Lookup, Surroundings,
 };

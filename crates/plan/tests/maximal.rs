@@ -11,7 +11,7 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
-use api::{Machine, MachineClass, NetworkConfiguration, Time};
+use api::{Machine, MachineClass, NetworkConfiguration, NetworkNamespace, Time};
 use plan::{
     machine::{self, CloudInitSecret, Installed, Known, Observed, Surroundings, trim_addresses},
     network,
@@ -68,6 +68,8 @@ struct World {
     data_volumes: Value,
     attachments: Value,
     classes: Value,
+    /// Null if the Machine has none.
+    ledger: Value,
 }
 
 impl World {
@@ -97,6 +99,7 @@ impl World {
             data_volumes: json!([]),
             attachments: json!([]),
             classes: json!([]),
+            ledger: Value::Null,
         }
     }
 
@@ -111,16 +114,25 @@ impl World {
             "spec": { "bridge": "br0" },
         }))
         .unwrap();
+        let namespace: NetworkNamespace = serde_json::from_value(json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkNamespace",
+            "metadata": { "name": "tenant", "namespace": "default", "uid": "uid-tenant" },
+            "spec": {}, "status": { "vlanId": 42 },
+        }))
+        .unwrap();
         let vm = serde_json::from_value(self.vm.clone()).unwrap();
         let instance = serde_json::from_value(self.instance.clone()).unwrap();
         let claims: Vec<_> = serde_json::from_value(self.claims.clone()).unwrap();
         let volumes: Vec<_> = serde_json::from_value(self.data_volumes.clone()).unwrap();
         let attachments: Vec<_> = serde_json::from_value(self.attachments.clone()).unwrap();
         let classes: Vec<MachineClass> = serde_json::from_value(self.classes.clone()).unwrap();
+        let ledger: Option<NetworkConfiguration> =
+            serde_json::from_value(self.ledger.clone()).unwrap();
         let named = |class: MachineClass| (class.metadata.name.clone().unwrap(), class.into());
         let surroundings = Surroundings {
             machine_classes: Known::all(classes.into_iter().map(named)),
             networks: Known::all([("lan".to_owned(), network.into())]),
+            network_namespaces: Known::all([("tenant".to_owned(), namespace.into())]),
             ..Surroundings::default()
         };
         let now = Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
@@ -145,7 +157,7 @@ impl World {
                         digest_key: None,
                         mac_address_rivals: Vec::new(),
                         attachments: attachments.iter().collect(),
-                        ledger: None,
+                        ledger: ledger.as_ref(),
                         references: None,
                         lost_claims: Vec::new(),
                         unconfirmed_disks: Vec::new(),
@@ -272,6 +284,22 @@ fn classes(world: &mut World, share: f64) {
     });
 }
 
+/// On the network of a NetworkNamespace, with a ledger that has interfaces of others.
+fn ledger(world: &mut World, share: f64) {
+    let interface = |at: usize| {
+        json!({ "name": format!("nic-{at}"), "macAddress": "02:00:00:00:00:01",
+                "ipv4Addresses": [address(at)] })
+    };
+    let spec = json!({ "template": "small", "network": { "networkNamespaceName": "tenant" } });
+    world.machine["spec"] = spec;
+    world.ledger = json!({
+        "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+        "metadata": metadata("web", "uid-web", json!({})),
+        "spec": { "name": "web", "networkInterfaces": fill(share / 2.0, interface) },
+        "status": { "networkInterfaces": fill(share / 2.0, interface) },
+    });
+}
+
 fn user_data(world: &mut World, share: f64) {
     let text = fill(share / 4.0, |_| "x".into()).to_string();
     world.machine["spec"]["cloudInit"] = json!({ "userData": format!("#cloud-config\n{text}") });
@@ -287,6 +315,7 @@ fn user_data(world: &mut World, share: f64) {
 #[case(metadata_of_children)]
 #[case(attachments)]
 #[case(classes)]
+#[case(ledger)]
 #[case(user_data)]
 fn a_machine_with_maximal_objects_is_planned_in_near_linear_work(
     #[case] make: fn(&mut World, f64),

@@ -25,7 +25,7 @@ mod tests;
 mod view;
 mod volumes;
 
-pub use self::addresses::trim_addresses;
+pub use self::addresses::{trim_addresses, trim_ledger};
 
 use std::time::Duration;
 

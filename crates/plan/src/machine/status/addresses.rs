@@ -10,6 +10,7 @@ use std::{
 
 use api::{
     InterfaceStatus, NetworkConfiguration, NetworkConfigurationInterface,
+    NetworkConfigurationStatus,
     kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface},
 };
 
@@ -181,6 +182,76 @@ pub fn trim_addresses(instance: &mut ObservedInstance) {
         interfaces.sort_by_key(|interface| interface.name.is_none());
         interfaces.truncate(MAX_INTERFACES);
     }
+}
+
+/// Drops the status of an address ledger except for what a Machine's status may show, and the end of long
+/// texts. The schema bounds the numbers of interfaces and addresses in the spec, but not their texts.
+pub fn trim_ledger(ledger: &mut NetworkConfiguration) {
+    let listed = ledger.spec.network_interfaces.iter_mut().flatten();
+    listed.for_each(shorten_interface);
+    if ledger.is_network() {
+        return;
+    }
+    let status = ledger.status.take().unwrap_or_default();
+    let mut left = MAX_ADDRESSES;
+    let mut first = |addresses: Option<Vec<String>>| {
+        let mut addresses = addresses?;
+        addresses.truncate(left);
+        addresses.shrink_to_fit();
+        left -= addresses.len();
+        Some(addresses)
+    };
+    let interfaces = status.network_interfaces.unwrap_or_default();
+    let mut kept = Vec::new();
+    for interface in interfaces {
+        let mut interface = NetworkConfigurationInterface {
+            mac_address: interface.mac_address,
+            ipv4_addresses: first(interface.ipv4_addresses),
+            ipv6_addresses: first(interface.ipv6_addresses),
+            ..NetworkConfigurationInterface::default()
+        };
+        let lists = [&interface.ipv4_addresses, &interface.ipv6_addresses];
+        if lists.into_iter().flatten().any(|list| !list.is_empty()) {
+            shorten_interface(&mut interface);
+            kept.push(interface);
+        }
+    }
+    ledger.status = (!kept.is_empty()).then(|| NetworkConfigurationStatus {
+        network_interfaces: Some(kept),
+        ..NetworkConfigurationStatus::default()
+    });
+}
+
+fn shorten_interface(interface: &mut NetworkConfigurationInterface) {
+    let NetworkConfigurationInterface {
+        name,
+        mac_address,
+        ipv4_addresses,
+        ipv4_subnet,
+        ipv4_gateway,
+        ipv6_addresses,
+        ipv6_subnet,
+        ipv6_gateway,
+        dns,
+        vlan,
+        dhcp_reserved: _,
+        ip_allocated: _,
+        allocation_method: _,
+        allocation_expiry,
+    } = interface;
+    let texts = [
+        name,
+        mac_address,
+        ipv4_subnet,
+        ipv4_gateway,
+        ipv6_subnet,
+        ipv6_gateway,
+        vlan,
+        allocation_expiry,
+    ];
+    texts.into_iter().flatten().for_each(shorten);
+    let lists = [ipv4_addresses, ipv6_addresses, dns];
+    lists.into_iter().flatten().flatten().for_each(shorten);
 }
 
 fn shorten(text: &mut String) {
