@@ -1,9 +1,9 @@
 //! Test of the types that the Machine operator decodes: null, absent and empty mean the same.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration,
+    Machine, MachineClass, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret, StorageClass},
+    core::{ConfigMap, ObservedClaim, Secret, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine, ReferrerList},
     multus::NetworkAttachmentDefinition,
 };
@@ -117,7 +117,23 @@ fn machines() {
         .find(|document| document["kind"] == "Machine")
         .unwrap();
     sample["metadata"] = metadata();
-    sample["status"] = json!({ "phase": "Running", "conditions": conditions() });
+    sample["status"] = json!({
+        "phase": "Running", "state": "Running", "provider": "kubevirt", "failureReason": "a",
+        "failureMessage": "b", "conditions": conditions(), "observedGeneration": 3,
+        "vmName": "web", "machineID": "c", "vmiName": "web", "ipAddresses": ["10.0.0.7"],
+        "publicIPAddresses": ["10.0.0.7"], "privateIPAddresses": ["10.1.0.7"],
+        "ipv6Addresses": ["fd00::7"], "hostname": "web", "operatingSystem": "Debian",
+        "nodeName": "node-1", "vcpus": 2, "cpus": 2, "memory": "4Gi", "memoryQuantity": "4Gi",
+        "requestedVcpus": 2, "requestedMemory": "4Gi", "lastUpdated": "2026-11-16T02:00:00Z",
+        "resourceVersion": "7",
+        "networkInterfaces": [{
+            "name": "default", "macAddress": "02:00:00:00:00:01", "ipAddresses": ["10.0.0.7"],
+            "ipv6Addresses": ["fd00::7"], "state": "up", "type": "domain",
+        }],
+        "disks": [{
+            "name": "root", "pvcName": "web-root", "uuid": "d", "size": 1, "device": "vda",
+        }],
+    });
     is_decoded_but_for::<Machine>(
         sample,
         &[
@@ -129,10 +145,17 @@ fn machines() {
             "/spec/disks/*/source/ref/name",
             "/spec/networks/*/name",
             "/spec/networks/*/networkName",
+            "/status/disks/*/name",
         ],
-        &["/spec/**", "/status"],
+        // A guest that ran without addresses has an empty list.
+        &["/spec/**", "/status", "/status/ipAddresses"],
         // The schema has bounds, and lists words.
-        &["/spec/**", "/status/phase"],
+        &[
+            "/spec/**",
+            "/status/phase",
+            "/status/memory",
+            "/status/lastUpdated",
+        ],
         &["/status/conditions/*/lastTransitionTime"],
     );
 }
@@ -170,15 +193,52 @@ fn machine_classes() {
 fn network_configurations() {
     let sample = json!({
         "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
-        "metadata": metadata(), "spec": {"bridge": "br0", "vlan": 12},
-        "status": {"conditions": conditions()},
+        "metadata": metadata(),
+        "spec": {
+            "bridge": "br0", "vlan": 12, "name": "web", "provider": "kea",
+            "networkNamespaceName": "tenant", "networkInterfaces": [interface()],
+        },
+        "status": {
+            "conditions": conditions(), "phase": "Ready", "status": "Success", "message": "a",
+            "created": "b", "users": ["web"], "observedGeneration": 3,
+            "networkInterfaces": [interface()],
+        },
     });
     is_decoded_but_for::<NetworkConfiguration>(
         sample,
         &["/metadata", "/spec"],
         &["/spec/**", "/status"],
-        &["/spec/**"],
+        &["/spec/**", "/status/networkInterfaces/*/allocationMethod"],
         &["/status/conditions/*/lastTransitionTime"],
+    );
+}
+
+/// An interface of an address ledger.
+fn interface() -> Value {
+    json!({
+        "name": "vlan42", "macAddress": "02:00:00:00:00:01", "ipv4Addresses": ["10.0.0.7"],
+        "ipv4Subnet": "10.0.0.0/24", "ipv4Gateway": "10.0.0.1", "ipv6Addresses": ["fd00::7"],
+        "ipv6Subnet": "fd00::/64", "ipv6Gateway": "fd00::1", "dns": ["10.0.0.2"], "vlan": "42",
+        "dhcpReserved": true, "ipAllocated": true, "allocationMethod": "dhcp",
+        "allocationExpiry": "2026-11-16T02:00:00Z",
+    })
+}
+
+#[test]
+fn network_namespaces() {
+    let sample = json!({
+        "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkNamespace", "metadata": metadata(),
+        "spec": {"ipAllocation": {
+            "type": "static", "provider": "static-ip-operator", "static": {"vlanId": 42},
+        }},
+        "status": {"vlanId": 42, "ipv4Prefix": "10.0.0.0/24"},
+    });
+    is_decoded_but_for::<NetworkNamespace>(
+        sample,
+        &["/metadata", "/spec/ipAllocation/type"],
+        &["/spec/ipAllocation", "/spec/ipAllocation/static", "/status"],
+        &["/spec/ipAllocation", "/spec/ipAllocation/type"],
+        &[],
     );
 }
 
@@ -210,11 +270,22 @@ fn instances() {
             "conditions": conditions(), "volumeStatus": [{"name": "root", "target": "vda"}],
             "interfaces": [{
                 "name": "default", "ipAddress": "10.0.0.7", "ipAddresses": ["10.0.0.7"],
-                "mac": "02:00:00:00:00:01",
+                "mac": "02:00:00:00:00:01", "infoSource": "domain", "linkState": "up",
             }],
+            "guestOSInfo": {"name": "Debian", "version": "12", "prettyName": "Debian 12"},
+            "currentCPUTopology": {"cores": 2, "sockets": 1, "threads": 1},
         },
     });
-    is_cached::<ObservedInstance>(sample, &["/metadata"], &["/spec/**"], &[]);
+    is_cached::<ObservedInstance>(
+        sample,
+        &["/metadata"],
+        &[
+            "/spec/**",
+            "/status/guestOSInfo",
+            "/status/currentCPUTopology",
+        ],
+        &[],
+    );
 }
 
 #[test]
@@ -253,7 +324,7 @@ fn data_volumes() {
 }
 
 #[test]
-fn storage_classes_secrets_and_attachments() {
+fn storage_classes_secrets_config_maps_and_attachments() {
     let sample = json!({ "metadata": metadata(), "allowVolumeExpansion": true });
     is_decoded::<StorageClass>(sample, &["/metadata"], &[], &[]);
     let sample = json!({
@@ -261,6 +332,11 @@ fn storage_classes_secrets_and_attachments() {
         "data": {"userdata": "YQ=="}, "stringData": {"a": "b"},
     });
     is_decoded::<Secret>(sample, &["/metadata"], &["/stringData/a"], &[]);
+    let sample = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(),
+        "data": {"userdata": "a"}, "binaryData": {"networkdata": "YQ=="},
+    });
+    is_decoded::<ConfigMap>(sample, &["/metadata"], &[], &[]);
     let sample = json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
         "metadata": metadata(), "spec": {"config": "{}"},
