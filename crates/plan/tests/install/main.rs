@@ -8,6 +8,7 @@
 mod actors;
 mod behaviours;
 mod installing;
+mod maximal;
 mod order;
 mod preview;
 mod properties;
