@@ -222,6 +222,64 @@ fn machines() -> Vec<Scenario> {
                 (150, adopt),
             ],
         ),
+        of("address ledger", on_network_namespace()),
+        of(
+            "delete with an address ledger",
+            on_network_namespace()
+                .into_iter()
+                .chain([delete(250, Propagation::Background)])
+                .collect(),
+        ),
+    ]
+}
+
+/// A Machine on the network of a NetworkNamespace, which appears later. Then somebody strips, deletes and
+/// edits what the operator created for it.
+fn on_network_namespace() -> Vec<(u64, Action)> {
+    let create = |kind, object| Action::Create { kind, object };
+    let definition = json!({
+        "metadata": { "name": "networknamespaces.vitistack.io" },
+        "spec": {
+            "group": "vitistack.io", "scope": "Namespaced",
+            "names": { "kind": "NetworkNamespace", "plural": "networknamespaces",
+                       "singular": "networknamespace", "listKind": "NetworkNamespaceList" },
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                } },
+            }],
+        },
+    });
+    let namespace = json!({
+        "metadata": { "name": "tenant" }, "spec": {}, "status": { "vlanId": 42 },
+    });
+    let spec = json!({
+        "template": "small", "network": { "networkNamespaceName": "tenant" },
+    });
+    let ledger = "NetworkConfiguration";
+    let patch = |kind, name: &str, patch| Action::Patch {
+        kind,
+        name: name.to_owned(),
+        patch,
+    };
+    let stripped = json!({ "metadata": { "ownerReferences": null, "labels": null } });
+    let edited = json!({ "spec": { "config": "{}" } });
+    vec![
+        (1, create("CustomResourceDefinition", definition)),
+        machine(spec),
+        (10, create("NetworkNamespace", namespace)),
+        (60, patch(ledger, "a", stripped.clone())),
+        (
+            100,
+            Action::Delete {
+                kind: ledger,
+                name: "a".to_owned(),
+                propagation: Propagation::Background,
+            },
+        ),
+        (150, patch("NetworkAttachmentDefinition", "vlan42", edited)),
+        (249, patch(ledger, "a", stripped)),
     ]
 }
 

@@ -26,7 +26,11 @@ pub(super) async fn machines(user: &User) -> (Unmet, Vec<Action>) {
     let virtual_machines = user.list("VirtualMachine").await;
     let claims = user.list("PersistentVolumeClaim").await;
     let secrets = user.list("Secret").await;
-    for machine in user.list("Machine").await {
+    let ledgers = user.list("NetworkConfiguration").await;
+    let definitions = user.list("NetworkAttachmentDefinition").await;
+    let machines = user.list("Machine").await;
+    unmet.extend(orphaned_ledgers(&machines, &ledgers));
+    for machine in machines {
         let name = text(&machine, "/metadata/name");
         let ready = condition(&machine, "Ready");
         let (reason, message) = (text(ready, "/reason"), text(ready, "/message"));
@@ -42,6 +46,8 @@ pub(super) async fn machines(user: &User) -> (Unmet, Vec<Action>) {
             let differences = [
                 disks_exist(&machine, &virtual_machines, &claims),
                 cloud_init_matches(&machine, &secrets),
+                ledger_matches(&machine, &virtual_machines, &ledgers),
+                vlan_matches(&machine, &definitions),
             ];
             for difference in differences.into_iter().flatten() {
                 unmet.push((
@@ -96,6 +102,49 @@ fn cloud_init_matches(machine: &Value, secrets: &[Value]) -> Option<String> {
     let stored = text(secret, "/data/userdata");
     let expected = encoded(data);
     (stored != expected).then(|| format!("Secret {name} does not contain its user data"))
+}
+
+fn named<'a>(all: &'a [Value], name: &str) -> Option<&'a Value> {
+    all.iter().find(|one| text(one, "/metadata/name") == name)
+}
+
+/// Whether a Machine on the network of a NetworkNamespace has a ledger with the MAC address of its guest.
+fn ledger_matches(machine: &Value, vms: &[Value], ledgers: &[Value]) -> Option<String> {
+    machine.pointer("/spec/network/networkNamespaceName")?;
+    let name = text(machine, "/metadata/name");
+    let Some(ledger) = named(ledgers, name) else {
+        return Some("it has no address ledger".to_owned());
+    };
+    let owner = text(ledger, "/metadata/ownerReferences/0/uid");
+    if owner != text(machine, "/metadata/uid") {
+        return Some("its address ledger has another owner".to_owned());
+    }
+    let interface = "/spec/template/spec/domain/devices/interfaces/0/macAddress";
+    let address = text(named(vms, name)?, interface);
+    let recorded = text(ledger, "/spec/networkInterfaces/0/macAddress");
+    (recorded != address).then(|| format!("its ledger records {recorded}, not {address}"))
+}
+
+/// Whether the attachment definition of a Machine's VLAN is the operator's.
+fn vlan_matches(machine: &Value, definitions: &[Value]) -> Option<String> {
+    machine.pointer("/spec/network/networkNamespaceName")?;
+    let config = text(named(definitions, "vlan42")?, "/spec/config");
+    (!config.contains("bridge")).then(|| format!("its VLAN is configured as {config}"))
+}
+
+/// Address ledgers whose Machine is gone.
+fn orphaned_ledgers(machines: &[Value], ledgers: &[Value]) -> Unmet {
+    let owner = "/metadata/annotations/vitistack.io~1machine-uid";
+    let is_orphaned = |ledger: &&Value| {
+        let uid = text(ledger, owner);
+        !uid.is_empty() && !machines.iter().any(|it| text(it, "/metadata/uid") == uid)
+    };
+    let orphans = ledgers.iter().filter(is_orphaned).map(|ledger| {
+        let name = text(ledger, "/metadata/name");
+        let remains = format!("ledger {name} remains although its Machine is gone");
+        ("no-orphan", remains)
+    });
+    orphans.collect()
 }
 
 /// Base64.
