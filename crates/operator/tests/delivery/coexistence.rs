@@ -173,3 +173,44 @@ fn a_second_release_in_a_namespace_is_refused() {
         "deployment.apps/vms-controller-manager\n"
     );
 }
+
+/// Objects of KubeVirt's release manifests that have the names of ours.
+const KUBEVIRT_SHARED: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: kubevirt
+  labels:
+    kubevirt.io: ""
+    pod-security.kubernetes.io/enforce: privileged
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata:
+  name: kubevirt-cluster-critical
+value: 1000000000
+globalDefault: false
+description: This priority class should be used for core kubevirt components only.
+"#;
+
+#[test]
+fn the_documented_commands_do_not_conflict_with_objects_of_kubevirt() {
+    for theirs in ["apply", "apply --server-side"] {
+        for (ours, file) in [
+            ("apply", "docs/virt-operator.md"),
+            (
+                "apply --server-side --field-manager=vitistack",
+                "docs/install.md",
+            ),
+        ] {
+            let command = format!("kubectl {ours} -f config/rbac/virt-operator");
+            assert!(crate::text(file).contains(&command), "{file}: {command}");
+            let (_sandbox, kubectl) = start_bare();
+            kubectl.ok_with_input(KUBEVIRT_SHARED, &format!("{theirs} -f -"));
+            kubectl.ok(&format!("{ours} -f config/rbac/virt-operator/"));
+            let labels = kubectl.ok("get namespace kubevirt -o jsonpath={.metadata.labels}");
+            let label = "pod-security.kubernetes.io/enforce";
+            assert!(labels.contains(label), "{theirs}, {ours}: {labels}");
+        }
+    }
+}
