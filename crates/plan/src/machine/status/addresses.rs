@@ -184,42 +184,50 @@ pub fn trim_addresses(instance: &mut ObservedInstance) {
     }
 }
 
-/// Drops the status of an address ledger except for what a Machine's status may show, and the end of long
-/// texts. The schema bounds the numbers of interfaces and addresses in the spec, but not their texts.
+/// Drops most of the status of an address ledger: texts, addresses beyond those that a Machine's status may
+/// show, and the end of long texts. The schema bounds the numbers of interfaces and addresses in the spec,
+/// but not their texts.
 pub fn trim_ledger(ledger: &mut NetworkConfiguration) {
     let listed = ledger.spec.network_interfaces.iter_mut().flatten();
     listed.for_each(shorten_interface);
     if ledger.is_network() {
         return;
     }
-    let status = ledger.status.take().unwrap_or_default();
-    let mut left = MAX_ADDRESSES;
-    let mut first = |addresses: Option<Vec<String>>| {
-        let mut addresses = addresses?;
-        addresses.truncate(left);
-        addresses.shrink_to_fit();
-        left -= addresses.len();
-        Some(addresses)
+    let Some(status) = ledger.status.take() else {
+        return;
     };
-    let interfaces = status.network_interfaces.unwrap_or_default();
-    let mut kept = Vec::new();
-    for interface in interfaces {
-        let mut interface = NetworkConfigurationInterface {
-            mac_address: interface.mac_address,
-            ipv4_addresses: first(interface.ipv4_addresses),
-            ipv6_addresses: first(interface.ipv6_addresses),
-            ..NetworkConfigurationInterface::default()
-        };
-        let lists = [&interface.ipv4_addresses, &interface.ipv6_addresses];
-        if lists.into_iter().flatten().any(|list| !list.is_empty()) {
-            shorten_interface(&mut interface);
-            kept.push(interface);
-        }
+    let mut conditions = status.conditions.unwrap_or_default();
+    conditions.retain(|condition| condition.type_ == "Ready");
+    conditions.truncate(1);
+    for condition in &mut conditions {
+        shorten(&mut condition.reason);
+        shorten(&mut condition.message);
     }
-    ledger.status = (!kept.is_empty()).then(|| NetworkConfigurationStatus {
-        network_interfaces: Some(kept),
+    let mut interfaces = status.network_interfaces.unwrap_or_default();
+    interfaces.truncate(MAX_INTERFACES);
+    let mut left = [MAX_ADDRESSES; 2];
+    for interface in &mut interfaces {
+        let [addresses, servers] = &mut left;
+        keep_first(&mut interface.ipv4_addresses, addresses);
+        keep_first(&mut interface.ipv6_addresses, addresses);
+        keep_first(&mut interface.dns, servers);
+        shorten_interface(interface);
+    }
+    interfaces.shrink_to_fit();
+    ledger.status = Some(NetworkConfigurationStatus {
+        conditions: (!conditions.is_empty()).then_some(conditions),
+        network_interfaces: (!interfaces.is_empty()).then_some(interfaces),
         ..NetworkConfigurationStatus::default()
     });
+}
+
+/// Keeps as many items as are left, and counts them.
+fn keep_first(list: &mut Option<Vec<String>>, left: &mut usize) {
+    if let Some(list) = list {
+        list.truncate(*left);
+        list.shrink_to_fit();
+        *left -= list.len();
+    }
 }
 
 fn shorten_interface(interface: &mut NetworkConfigurationInterface) {
