@@ -96,6 +96,16 @@ pub const BOOT_SOURCE: &str = "kubevirt.io/boot-source";
 /// Annotation on a Machine: where CDI imports the image from, `http`, `https` or `registry`.
 pub const BOOT_SOURCE_TYPE: &str = "kubevirt.io/boot-source-type";
 
+/// Annotations of a VirtualMachine that only record the operator's state. No report of a change names them.
+pub const INTERNAL: [&str; 6] = [
+    APPLIED,
+    CLASS_SNAPSHOT,
+    RESTARTED_AT,
+    RESTARTED_INSTANCE,
+    STOPPED_INSTANCE,
+    MACHINE_UID,
+];
+
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
 pub const RESERVED: [&str; 16] = [

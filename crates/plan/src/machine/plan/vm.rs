@@ -1,9 +1,11 @@
 //! Desired VirtualMachine, with the annotations in which the operator records its state.
 
+mod changes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
-    DiskBus, Machine, ObjectMeta, ObservedCondition, PowerState, condition,
+    DiskBus, Machine, ObjectMeta, ObservedCondition, condition,
     kubevirt::{
         DiskTarget, InstanceSpec, Interface, InterfaceBinding, InterfaceState,
         ObservedVirtualMachine, RunStrategy, VirtualMachine, Volume, VolumeSource,
@@ -13,7 +15,7 @@ use api::{
 use serde_json::Value;
 
 use super::{
-    compare::{self, Difference, differences},
+    compare::{self, differences},
     ownership::{annotation, is_of_predecessor, is_own_vm, is_terminating, name, uid},
 };
 use crate::{
@@ -338,7 +340,7 @@ pub(super) fn step(
         let message = format!(
             "Created VirtualMachine {} with {} and {} of memory, disks {}",
             machine.vm_name,
-            cpus(machine.vcpus()),
+            changes::cpus(machine.vcpus()),
             machine.memory,
             disks.join(", "),
         );
@@ -379,8 +381,8 @@ pub(super) fn step(
         });
     }
     Some(Step {
-        event: event(&changed, existing, machine, is_own_change),
-        reason: reason(&changed, is_own_change),
+        event: changes::event(&changed, existing, machine, is_own_change),
+        reason: changes::reason(&changed, is_own_change),
         action: Action::Apply {
             uid: vm_uid,
             created_at,
@@ -428,82 +430,6 @@ fn has_owner(existing: &ExistingVm<'_>, desired: &VirtualMachine) -> bool {
     owners(&desired.metadata)
         .iter()
         .all(|owner| found.contains(owner))
-}
-
-/// Changed fields of the VirtualMachine, without annotations that only record our state.
-fn reported_fields(changed: &[Difference]) -> Vec<&str> {
-    let own = [
-        labels::APPLIED,
-        labels::CLASS_SNAPSHOT,
-        labels::RESTARTED_AT,
-        labels::RESTARTED_INSTANCE,
-        labels::STOPPED_INSTANCE,
-        labels::MACHINE_UID,
-    ];
-    changed
-        .iter()
-        .map(|difference| difference.path.as_str())
-        .filter(|path| !own.iter().any(|label| path.ends_with(label)))
-        .collect()
-}
-
-fn reason(changed: &[Difference], is_own_change: bool) -> String {
-    let fields = reported_fields(changed);
-    match (fields.is_empty(), is_own_change) {
-        (true, _) => "the operator's annotations change".to_owned(),
-        (false, true) => format!("{} changes", fields.join(", ")),
-        (false, false) => format!("{} was changed by somebody else", fields.join(", ")),
-    }
-}
-
-fn event(
-    changed: &[Difference],
-    existing: &ExistingVm<'_>,
-    machine: &ResolvedMachine,
-    is_own_change: bool,
-) -> Option<Event> {
-    let fields = reported_fields(changed);
-    if fields.is_empty() {
-        return None;
-    }
-    let vm = name(&existing.vm.metadata);
-    if !is_own_change {
-        let message = format!(
-            "VirtualMachine {vm} was changed by {}: put back {}",
-            managed::changed_by(&existing.vm.metadata, &fields),
-            fields.join(", ")
-        );
-        return Some(Event::normal("PutBack", message));
-    }
-    if fields == ["spec.runStrategy"] {
-        return Some(match machine.power_state {
-            PowerState::Stopped => Event::normal("Stopping", "Stopping, as spec.powerState asks"),
-            PowerState::Running | PowerState::Paused => {
-                Event::normal("Starting", "Starting, as spec.powerState asks")
-            }
-        });
-    }
-    let domain = "spec.template.spec.domain";
-    let is_size = |path: &&&str| {
-        path.starts_with(&format!("{domain}.cpu")) || path.starts_with(&format!("{domain}.memory"))
-    };
-    if fields.iter().any(|path| is_size(&path)) {
-        let message = format!(
-            "Resized VirtualMachine {vm} to {} and {} of memory",
-            cpus(machine.vcpus()),
-            machine.memory
-        );
-        return Some(Event::normal("Resized", message));
-    }
-    let message = format!("Changed {} of VirtualMachine {vm}", fields.join(", "));
-    Some(Event::normal("Updated", message))
-}
-
-fn cpus(count: u32) -> String {
-    match count {
-        1 => "1 CPU".to_owned(),
-        count => format!("{count} CPUs"),
-    }
 }
 
 /// Who paused an instance.

@@ -17,16 +17,6 @@ use crate::{
     simulation::Written,
 };
 
-/// Annotations for the operator's own bookkeeping.
-const INTERNAL_ANNOTATIONS: [&str; 6] = [
-    labels::APPLIED,
-    labels::CLASS_SNAPSHOT,
-    labels::RESTARTED_AT,
-    labels::RESTARTED_INSTANCE,
-    labels::STOPPED_INSTANCE,
-    labels::MACHINE_UID,
-];
-
 /// Change of the resource that a document defines.
 pub(super) fn own_effect(id: &Id, before: Option<&Value>, after: &Value) -> Option<Effect> {
     let fields = before.map(|before| changes(&user_fields(before), &user_fields(after)));
@@ -280,8 +270,7 @@ fn visible_fields(object: &Value) -> Value {
     for place in places {
         if let Some(annotations) = visible.pointer_mut(place).and_then(Value::as_object_mut) {
             annotations.retain(|name, _| {
-                !INTERNAL_ANNOTATIONS.contains(&name.as_str())
-                    && name.as_str() != labels::CLOUD_INIT
+                !labels::INTERNAL.contains(&name.as_str()) && name.as_str() != labels::CLOUD_INIT
             });
         }
     }
