@@ -9,6 +9,7 @@ pub mod documents;
 mod effects;
 mod events;
 pub mod installation;
+mod kind_events;
 pub mod kubevirt;
 mod lists;
 mod logs;

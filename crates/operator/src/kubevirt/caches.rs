@@ -12,7 +12,7 @@ use plan::kubevirt::{
     observed::{Node, Pod},
 };
 use runtime::{
-    cache::{Cache, Delta, Key, Trimmed, WatchScope},
+    cache::{Cache, CachedObject, Delta, Key, Trimmed, WatchScope},
     reflector::WatchEvent,
 };
 use serde_json::Value;
@@ -26,13 +26,51 @@ pub(super) struct Caches {
     pub(super) kubevirts: Cache<KubeVirt>,
     definitions: Cache<Definition>,
     accounts: Cache<Account>,
-    pod_store: Cache<Trimmed<Pod>>,
-    node_store: Cache<Trimmed<Node>>,
+    pods: TrimmedCache<Pod>,
+    nodes: TrimmedCache<Node>,
     /// Keys and versions of the objects of each watch.
     versions: BTreeMap<Watched, Cache<Trimmed<()>>>,
     objects: BTreeMap<Id, Live>,
-    pods: Vec<Pod>,
-    nodes: Vec<Node>,
+}
+
+/// Cache of trimmed objects, with a list of them for the plan.
+struct TrimmedCache<T> {
+    store: Cache<Trimmed<T>>,
+    objects: Vec<T>,
+}
+
+impl<T: Clone + PartialEq> TrimmedCache<T> {
+    fn new() -> Self {
+        Self {
+            store: Cache::new(),
+            objects: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.store.clear();
+        self.objects.clear();
+    }
+
+    /// Applies a watch event. Returns whether the plan may have changed: kubelets update other fields of
+    /// nodes and pods all the time.
+    fn apply(&mut self, change: WatchEvent<Trimmed<T>>) -> bool {
+        let ended = is_list(&change);
+        let differences = self.store.apply(&WatchScope::Cluster, change);
+        let is_relevant = differences.iter().any(|Delta { old, new, .. }| {
+            let [old, new] = [old, new].map(|side| side.as_ref().map(|trimmed| &trimmed.object));
+            old != new
+        });
+        if is_relevant {
+            self.update_objects();
+        }
+        is_relevant | ended
+    }
+
+    fn update_objects(&mut self) {
+        let all = self.store.iter();
+        self.objects = all.map(|(_, trimmed)| trimmed.object.clone()).collect();
+    }
 }
 
 impl Caches {
@@ -41,12 +79,10 @@ impl Caches {
             kubevirts: Cache::new(),
             definitions: Cache::new(),
             accounts: Cache::new(),
-            pod_store: Cache::new(),
-            node_store: Cache::new(),
+            pods: TrimmedCache::new(),
+            nodes: TrimmedCache::new(),
             versions: BTreeMap::new(),
             objects: BTreeMap::new(),
-            pods: Vec::new(),
-            nodes: Vec::new(),
         }
     }
 
@@ -56,11 +92,11 @@ impl Caches {
     }
 
     pub(super) fn pods(&self) -> &[Pod] {
-        &self.pods
+        &self.pods.objects
     }
 
     pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
+        &self.nodes.objects
     }
 
     /// Whether a CustomResourceDefinition exists, even if it is being deleted.
@@ -97,81 +133,39 @@ impl Caches {
         match watched {
             Watched::KubeVirts => self.kubevirts.synced(),
             Watched::Definitions => self.definitions.synced(),
-            Watched::Accounts(_) => self.accounts.synced(),
-            Watched::Pods => self.pod_store.synced(),
-            Watched::Nodes => self.node_store.synced(),
-            Watched::Namespace | Watched::Strategies | Watched::Lease | Watched::Objects(_) => {
-                self.versions.get(watched).is_some_and(Cache::synced)
-            }
+            Watched::Accounts => self.accounts.synced(),
+            Watched::Pods => self.pods.store.synced(),
+            Watched::Nodes => self.nodes.store.synced(),
+            json => self.versions.get(json).is_some_and(Cache::synced),
         }
     }
 
     /// Drops the objects of a stopped watch.
     pub(super) fn forget(&mut self, watched: &Watched) {
         match watched {
-            Watched::KubeVirts => self.kubevirts = Cache::new(),
-            Watched::Definitions => self.definitions = Cache::new(),
-            Watched::Accounts(_) => self.accounts = Cache::new(),
-            Watched::Pods => {
-                self.pod_store = Cache::new();
-                self.pods.clear();
+            Watched::KubeVirts => self.kubevirts.clear(),
+            Watched::Definitions => self.definitions.clear(),
+            Watched::Accounts => self.accounts.clear(),
+            Watched::Pods => self.pods.clear(),
+            Watched::Nodes => self.nodes.clear(),
+            json => {
+                self.versions.remove(json);
             }
-            Watched::Nodes => {
-                self.node_store = Cache::new();
-                self.nodes.clear();
-            }
-            Watched::Namespace | Watched::Strategies | Watched::Lease => {
-                self.versions.remove(watched);
-            }
-            Watched::Objects(kind) => {
-                self.versions.remove(watched);
-                self.objects
-                    .retain(|id, _| id.group != kind.0 || id.kind != kind.1);
-            }
+        }
+        if let Watched::Objects((group, kind)) = watched {
+            self.objects
+                .retain(|id, _| id.group != *group || id.kind != *kind);
         }
     }
 
     /// Applies a watch event. Returns whether the plan may have changed.
     pub(super) fn on_event(&mut self, watched: &Watched, event: KindEvent) -> bool {
         match event {
-            KindEvent::KubeVirt(change) => {
-                is_list(&change)
-                    | !self
-                        .kubevirts
-                        .apply(&WatchScope::Cluster, *change)
-                        .is_empty()
-            }
-            KindEvent::Definition(change) => {
-                is_list(&change)
-                    | !self
-                        .definitions
-                        .apply(&WatchScope::Cluster, *change)
-                        .is_empty()
-            }
-            KindEvent::Account(change) => {
-                is_list(&change)
-                    | !self
-                        .accounts
-                        .apply(&WatchScope::Cluster, *change)
-                        .is_empty()
-            }
-            KindEvent::Pod(change) => {
-                let ended = is_list(&change);
-                let is_relevant = has_changes(&self.pod_store.apply(&WatchScope::Cluster, *change));
-                if is_relevant {
-                    self.pods = kept(&self.pod_store);
-                }
-                is_relevant | ended
-            }
-            KindEvent::Node(change) => {
-                let ended = is_list(&change);
-                let is_relevant =
-                    has_changes(&self.node_store.apply(&WatchScope::Cluster, *change));
-                if is_relevant {
-                    self.nodes = kept(&self.node_store);
-                }
-                is_relevant | ended
-            }
+            KindEvent::KubeVirt(change) => apply(&mut self.kubevirts, *change),
+            KindEvent::Definition(change) => apply(&mut self.definitions, *change),
+            KindEvent::Account(change) => apply(&mut self.accounts, *change),
+            KindEvent::Pod(change) => self.pods.apply(*change),
+            KindEvent::Node(change) => self.nodes.apply(*change),
             KindEvent::Object(change) => self.object(watched, *change),
             KindEvent::Secret(change) => self.object(watched, change.map(|secret| secret.live)),
         }
@@ -232,8 +226,8 @@ impl Caches {
 
     /// Applies the API server's answer to a write to a node.
     pub(super) fn on_node_answer(&mut self, node: Trimmed<Node>) {
-        if self.node_store.assume(node).is_some() {
-            self.nodes = kept(&self.node_store);
+        if self.nodes.store.assume(node).is_some() {
+            self.nodes.update_objects();
         }
     }
 
@@ -267,12 +261,7 @@ impl Caches {
 }
 
 fn id_of(watched: &Watched, key: &Key) -> Id {
-    let (group, kind) = match watched {
-        Watched::Objects((group, kind)) => (&**group, &**kind),
-        Watched::Strategies => ("", "ConfigMap"),
-        Watched::Lease => ("coordination.k8s.io", "Lease"),
-        _ => ("", "Namespace"),
-    };
+    let (group, kind) = watched.group_kind().unwrap_or_default();
     Id::new(group, kind, &key.namespace, &key.name)
 }
 
@@ -293,17 +282,7 @@ fn is_list<T>(change: &WatchEvent<T>) -> bool {
     matches!(change, WatchEvent::ListCompleted { .. })
 }
 
-fn kept<T: Clone>(store: &Cache<Trimmed<T>>) -> Vec<T> {
-    store
-        .iter()
-        .map(|(_, trimmed)| trimmed.object.clone())
-        .collect()
-}
-
-/// Whether the kept fields differ: kubelets update other fields of nodes and pods all the time.
-fn has_changes<T: PartialEq>(differences: &[Delta<Trimmed<T>>]) -> bool {
-    let mut differences = differences.iter();
-    differences.any(|Delta { old, new, .. }| {
-        old.as_ref().map(|trimmed| &trimmed.object) != new.as_ref().map(|trimmed| &trimmed.object)
-    })
+/// Applies a watch event to the cache of a type. Returns whether the plan may have changed.
+fn apply<T: CachedObject>(cache: &mut Cache<T>, change: WatchEvent<T>) -> bool {
+    is_list(&change) | !cache.apply(&WatchScope::Cluster, change).is_empty()
 }

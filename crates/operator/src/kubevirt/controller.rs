@@ -32,6 +32,7 @@ use super::{
     Clock, Options,
     caches::Caches,
     certificates::Certificates,
+    definition::DEFINITION,
     kinds::Kinds,
     report::Report,
     resources,
@@ -44,8 +45,6 @@ use crate::requests::Requests;
 const REPEAT_WRITE_DELAY: Duration = Duration::from_secs(10);
 /// Minimum time between status writes while only messages change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// Default service account of Prometheus.
-pub(super) const PROMETHEUS_ACCOUNT: &str = "prometheus-k8s";
 
 /// Dependencies of the control loop.
 pub(super) struct Dependencies {
@@ -188,15 +187,8 @@ impl Controller {
     pub(super) async fn run(mut self, token: CancellationToken) {
         self.deps.health.set_synced(CACHES, false);
         self.report_webhook();
-        for watched in [
-            Watched::Definitions,
-            Watched::Pods,
-            Watched::Nodes,
-            Watched::Namespace,
-            Watched::Strategies,
-            Watched::Lease,
-            Watched::Accounts(PROMETHEUS_ACCOUNT.to_owned()),
-        ] {
+        let built_in = |watched: &Watched| watched.definition().is_none();
+        for watched in Watched::OWN.into_iter().filter(built_in) {
             self.start_watch(watched);
         }
         control_loop::run(self, token).await;
@@ -204,14 +196,9 @@ impl Controller {
 
     fn start_watch(&mut self, watched: Watched) {
         let seed = self.random.next();
-        let events = match &watched {
-            Watched::Objects((group, kind)) => {
-                let resource = self.kinds.resource(group, kind);
-                resource.map(|resource| self.watches.objects(resource, seed))
-            }
-            other => self.watches.start(other, seed),
+        let Some(events) = self.watches.start(&watched, &self.kinds, seed) else {
+            return;
         };
-        let Some(events) = events else { return };
         self.inputs.watches.start(watched, events);
         self.update_synced();
     }
@@ -247,9 +234,10 @@ impl Controller {
             .map(|resource| Watched::Objects(resource.group_kind()))
             .collect();
         // Also while the definition is being deleted: it waits for the operator to remove its objects.
-        if has_crd {
-            wanted.push(Watched::KubeVirts);
-        }
+        wanted.extend(Watched::OWN.into_iter().filter(|watched| {
+            let definition = watched.definition();
+            definition.is_some_and(|name| self.caches.has_definition(name))
+        }));
         let readable = served.into_iter().filter(|resource| {
             let kind = resource.group_kind();
             let is_needed = self.kinds.is_always_served(&kind);
@@ -260,8 +248,9 @@ impl Controller {
             (kind, resource.version.to_string())
         });
         self.served.kinds = kinds.collect();
-        let depends_on_discovery =
-            |watched: &Watched| matches!(watched, Watched::Objects(_) | Watched::KubeVirts);
+        let depends_on_discovery = |watched: &Watched| {
+            matches!(watched, Watched::Objects(_)) || watched.definition().is_some()
+        };
         let stale: Vec<Watched> = self.inputs.watches.keys().cloned().collect();
         for watched in stale {
             if depends_on_discovery(&watched) && !wanted.contains(&watched) {
@@ -291,23 +280,15 @@ impl Controller {
     fn watch_prometheus_account(&mut self) {
         let kubevirts = self.caches.kubevirts.iter();
         let named = kubevirts.filter_map(|(_, kubevirt)| kubevirt.spec.monitor_account.clone());
-        let account = named.last().filter(|account| !account.is_empty());
-        let wanted = Watched::Accounts(account.unwrap_or_else(|| PROMETHEUS_ACCOUNT.to_owned()));
-        if self.inputs.watches.contains(&wanted) {
-            return;
+        let account = named.last();
+        if self.watches.set_prometheus_account(account.as_deref()) {
+            self.stop_watch(&Watched::Accounts);
+            self.start_watch(Watched::Accounts);
         }
-        let stale = self.inputs.watches.keys().cloned();
-        let stale: Vec<_> = stale
-            .filter(|watched| matches!(watched, Watched::Accounts(_)))
-            .collect();
-        for watched in stale {
-            self.stop_watch(&watched);
-        }
-        self.start_watch(wanted);
     }
 
     fn on_watch_event(&mut self, watched: &Watched, event: KindEvent) {
-        Report::watch_failures(watched, &event);
+        event.log(watched.name());
         if let KindEvent::Secret(change) = &event {
             self.certificates.on_event(change);
         }
@@ -339,7 +320,7 @@ impl Controller {
             Watched::Objects((_, kind)) if &**kind == "CustomResourceDefinition" => {
                 self.update_watches();
             }
-            Watched::Accounts(_) => self.served.monitors = self.caches.accounts(),
+            Watched::Accounts => self.served.monitors = self.caches.accounts(),
             Watched::KubeVirts => self.watch_prometheus_account(),
             _ => {}
         }
@@ -348,12 +329,10 @@ impl Controller {
 
     /// Records that a watch is refused. Objects that are already cached stay.
     fn on_watch_refused(&mut self, watched: &Watched, event: &KindEvent) {
-        // Without these there is no KubeVirt resource whose status could show the refusal.
-        let is_essential = matches!(watched, Watched::KubeVirts | Watched::Definitions);
         let Some(message) = event.refusal() else {
             return;
         };
-        if is_essential || self.caches.is_synced(watched) {
+        if watched.is_essential() || self.caches.is_synced(watched) {
             return;
         }
         self.refused_watches
@@ -442,6 +421,3 @@ const WEBHOOK: &str = "webhook-certificate";
 
 /// Name of the caches in probes.
 const CACHES: &str = "caches";
-
-/// CustomResourceDefinition of the KubeVirt resource.
-pub(super) const DEFINITION: &str = "kubevirts.kubevirt.io";

@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::execute::Failure;
 use crate::requests::{Requests, is_code};
 
+/// CustomResourceDefinition of the KubeVirt resource.
+pub(super) const DEFINITION: &str = "kubevirts.kubevirt.io";
+
 /// Installs the definition if there is none, or updates the operator's own.
 pub(super) async fn install(requests: &Requests) -> Result<(), Failure> {
     let definition = wanted();

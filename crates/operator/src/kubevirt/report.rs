@@ -11,7 +11,6 @@ use plan::{
 };
 use runtime::{events::Recorder, metrics::Validity};
 
-use super::watches::{KindEvent, Watched};
 use crate::{
     events,
     logs::log_either,
@@ -151,20 +150,6 @@ impl Report {
             let is_warning = event.severity == Severity::Warning;
             log_either!(is_warning => warn, else info, reason, "{message}");
             self.recorder.record(events::on(object.clone(), event));
-        }
-    }
-
-    /// Logs failures and recoveries of a watch.
-    pub(super) fn watch_failures(watched: &Watched, event: &KindEvent) {
-        let kind = watched.name();
-        match event {
-            KindEvent::KubeVirt(change) => change.log(kind),
-            KindEvent::Definition(change) => change.log(kind),
-            KindEvent::Pod(change) => change.log(kind),
-            KindEvent::Node(change) => change.log(kind),
-            KindEvent::Account(change) => change.log(kind),
-            KindEvent::Object(change) => change.log(kind),
-            KindEvent::Secret(change) => change.log(kind),
         }
     }
 }

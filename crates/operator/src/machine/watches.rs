@@ -29,7 +29,7 @@ use super::{
     slim::{Slim, cached},
     watched_secret::{WatchedSecret, watched_secret},
 };
-use crate::lists::Progress;
+use crate::kind_events::impl_kind_events;
 
 /// CustomResourceDefinition; only the name and the deletion timestamp are read.
 pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
@@ -83,21 +83,7 @@ macro_rules! watched_kinds {
             $($event(WatchEvent<$object>),)*
         }
 
-        impl KindEvent {
-            /// Progress of the list that the event belongs to.
-            pub(super) fn progress(&self) -> Progress {
-                match self {
-                    $(Self::$event(change) => Progress::of(change),)*
-                }
-            }
-
-            /// Logs a failure or recovery of the watch, and objects that cannot be decoded.
-            pub(super) fn log(&self, kind: &str) {
-                match self {
-                    $(Self::$event(change) => change.log(kind),)*
-                }
-            }
-        }
+        impl_kind_events!(KindEvent: $($event),*);
 
         impl Watched {
             pub(super) const ALL: [Self; [$(Self::$watched),*].len()] = [$(Self::$watched),*];

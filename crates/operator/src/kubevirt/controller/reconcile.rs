@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Controller, DEFINITION, Discovery, LastWrites, REPEAT_WRITE_DELAY, STATUS_INTERVAL, WEBHOOK,
-    Watched,
+    Controller, Discovery, LastWrites, REPEAT_WRITE_DELAY, STATUS_INTERVAL, WEBHOOK, Watched,
 };
 use crate::{
     certificates::validities,
     kubevirt::{
+        definition::DEFINITION,
         execute::{self, Target, Work},
         resources,
     },

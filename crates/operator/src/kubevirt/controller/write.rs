@@ -20,9 +20,9 @@ use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::{Controller, DEFINITION, Discovery, LastWrites};
+use super::{Controller, Discovery, LastWrites};
 use crate::kubevirt::{
-    definition,
+    definition::{self, DEFINITION},
     execute::{self, Answer, Executor, Failure, Target, Work},
     kinds,
     report::Report,

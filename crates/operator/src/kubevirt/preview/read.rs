@@ -13,12 +13,11 @@ use crate::{
     kubevirt::{
         caches::Caches,
         certificates::Certificates,
-        controller::{DEFINITION, PROMETHEUS_ACCOUNT},
         kinds::{Kinds, Listing},
         strategies::{self, Strategies},
         watches::{KindEvent, Watched, Watches},
     },
-    lists::{Progress, collect_list},
+    lists::collect_list,
     requests::Requests,
 };
 
@@ -55,16 +54,13 @@ impl Found {
         found.list_into_caches(vec![Watched::Definitions]).await?;
         let listing = Listing::read(requests).await.map_err(not_read)?;
         found.kinds.update(listing);
-        let mut wanted = vec![
-            Watched::Pods,
-            Watched::Nodes,
-            Watched::Namespace,
-            Watched::Strategies,
-            Watched::Lease,
-        ];
-        if found.caches.is_defined(DEFINITION) {
-            wanted.push(Watched::KubeVirts);
-        }
+        let mut wanted = Watched::OWN.to_vec();
+        // The KubeVirt resource names the service account.
+        wanted.retain(|watched| !matches!(watched, Watched::Definitions | Watched::Accounts));
+        wanted.retain(|watched| {
+            let definition = watched.definition();
+            definition.is_none_or(|name| found.caches.is_defined(name))
+        });
         found.list_into_caches(wanted).await?;
         Ok(found)
     }
@@ -76,11 +72,9 @@ impl Found {
         kubevirt: &KubeVirt,
         request: &PreviewRequest,
     ) -> Result<(), PreviewError> {
-        let account = kubevirt.spec.monitor_account.clone();
-        let account = account.filter(|account| !account.is_empty());
-        let account = account.unwrap_or_else(|| PROMETHEUS_ACCOUNT.to_owned());
-        self.list_into_caches(vec![Watched::Accounts(account)])
-            .await?;
+        let account = kubevirt.spec.monitor_account.as_deref();
+        self.watches.set_prometheus_account(account);
+        self.list_into_caches(vec![Watched::Accounts]).await?;
         self.served.monitors = self.caches.accounts();
         let now = Instant::now();
         // Whether the second is needed depends on the first.
@@ -150,30 +144,11 @@ impl Found {
         &self,
         watched: Watched,
     ) -> Result<(Watched, Vec<KindEvent>), PreviewError> {
-        let events = match &watched {
-            Watched::Objects((group, kind)) => {
-                let resource = self.kinds.resource(group, kind);
-                resource.map(|resource| self.watches.objects(resource, 0))
-            }
-            other => self.watches.start(other, 0),
-        };
-        let Some(events) = events else {
+        let Some(events) = self.watches.start(&watched, &self.kinds, 0) else {
             return Ok((watched, Vec::new()));
         };
-        let list = collect_list(events, progress, watched.name()).await;
+        let list = collect_list(events, KindEvent::progress, watched.name()).await;
         Ok((watched, list.map_err(PreviewError::NotRead)?))
-    }
-}
-
-fn progress(event: &KindEvent) -> Progress {
-    match event {
-        KindEvent::KubeVirt(change) => Progress::of(change),
-        KindEvent::Definition(change) => Progress::of(change),
-        KindEvent::Pod(change) => Progress::of(change),
-        KindEvent::Node(change) => Progress::of(change),
-        KindEvent::Account(change) => Progress::of(change),
-        KindEvent::Object(change) => Progress::of(change),
-        KindEvent::Secret(change) => Progress::of(change),
     }
 }
 
