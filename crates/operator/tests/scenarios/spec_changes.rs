@@ -1,14 +1,12 @@
 //! Changes of a Machine's spec.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
+    domain::{DOMAIN, at, until_domain},
     runner::{Need, run_scenario, run_scenario_with},
     scenario::{Scenario, condition},
 };
-
-const DOMAIN: &str = "/spec/template/spec/domain";
 
 /// Disk that allows live migration, which KubeVirt needs to add memory.
 fn shared_root() -> Value {
@@ -17,17 +15,6 @@ fn shared_root() -> Value {
 
 fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
-}
-
-fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
-    object.pointer(pointer).unwrap_or(&Value::Null)
-}
-
-/// Waits until the VirtualMachine has a value at a pointer below its domain.
-async fn until_domain(scenario: &Scenario, vm: &str, pointer: &str, value: &Value) -> Value {
-    let pointer = format!("{DOMAIN}{pointer}");
-    let found = scenario.until("VirtualMachine", vm, |vm| at(vm, &pointer) == value);
-    found.await
 }
 
 #[test]
@@ -390,215 +377,6 @@ fn a_field_removed_from_the_spec_is_removed_from_the_virtual_machine() {
         assert_eq!(template["domain"]["firmware"]["uuid"], firmware["uuid"]);
         assert_eq!(template["domain"]["machine"]["type"], "q35", "by default");
         assert!(template["evictionStrategy"].is_null());
-    });
-}
-
-#[test]
-fn drift_is_repaired_and_reported() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        scenario
-            .create_machine("web", json!({ "template": "small" }))
-            .await;
-        scenario.until_phase("web", "Running").await;
-
-        let foreign_change = json!({ "spec": { "template": { "spec": { "domain": {
-        "memory": { "guest": "16Gi" },
-    } } } } });
-        let intruder = PatchParams {
-            field_manager: Some("intruder".to_owned()),
-            ..PatchParams::default()
-        };
-        let machines = scenario.api("VirtualMachine");
-        let foreign_change = Patch::Merge(foreign_change);
-        machines
-            .patch("web", &intruder, &foreign_change)
-            .await
-            .unwrap();
-        until_domain(&scenario, "web", "/memory/guest", &json!("2Gi")).await;
-        scenario.wait(5).await;
-        let events = scenario.events("web").await;
-        let repair = events.iter().find(|(reason, _)| reason == "PutBack");
-        let (_, message) = repair.expect("an Event reports the repair");
-        assert!(
-            message.contains("spec.template.spec.domain.memory.guest"),
-            "{message}"
-        );
-        assert!(message.contains("by intruder"), "{message}");
-    });
-}
-
-#[test]
-fn a_disk_removed_from_the_virtual_machine_is_restored() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        scenario
-            .create_machine("web", json!({ "template": "small" }))
-            .await;
-        scenario.until_phase("web", "Running").await;
-        let foreign_change = json!({ "spec": { "template": { "spec": {
-        "volumes": [], "domain": { "devices": { "disks": [] } },
-    } } } });
-        scenario
-            .patch("VirtualMachine", "web", foreign_change)
-            .await;
-        let vm = scenario
-            .until("VirtualMachine", "web", |vm| {
-                at(vm, "/spec/template/spec/volumes/0/name") == "root"
-            })
-            .await;
-        assert_eq!(at(&vm, &format!("{DOMAIN}/devices/disks/0/name")), "root");
-    });
-}
-
-#[test]
-fn foreign_fields_are_left_alone() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        scenario
-            .create_machine("web", json!({ "template": "small" }))
-            .await;
-        scenario.until_phase("web", "Running").await;
-
-        let foreign_change = json!({
-            "metadata": { "labels": { "team": "red" }, "annotations": { "note": "ours" } },
-            "spec": { "template": {
-                "metadata": { "labels": { "app": "shop" } },
-                "spec": {
-                    "nodeSelector": { "kubernetes.io/os": "linux" },
-                    "tolerations": [{ "key": "gpu", "operator": "Exists" }],
-                    "domain": { "ioThreadsPolicy": "auto" },
-                },
-            } },
-        });
-        scenario
-            .patch("VirtualMachine", "web", foreign_change)
-            .await;
-        let writes = scenario.writes("virtualmachines");
-        // Also after a write of the operator, and after a resync.
-        scenario.wait(90).await;
-        assert_eq!(scenario.writes("virtualmachines"), writes);
-        scenario
-            .patch_spec("web", json!({ "cpu": { "cores": 2 } }))
-            .await;
-        until_domain(&scenario, "web", "/cpu/cores", &json!(2)).await;
-        scenario.wait(90).await;
-
-        let vm = scenario.get("VirtualMachine", "web").await;
-        assert_eq!(vm["metadata"]["labels"]["team"], "red");
-        assert_eq!(vm["metadata"]["annotations"]["note"], "ours");
-        let template = &vm["spec"]["template"];
-        assert_eq!(template["metadata"]["labels"]["app"], "shop");
-        assert_eq!(template["spec"]["tolerations"][0]["key"], "gpu");
-        assert_eq!(
-            template["spec"]["nodeSelector"]["kubernetes.io/os"],
-            "linux"
-        );
-        assert_eq!(template["spec"]["domain"]["ioThreadsPolicy"], "auto");
-        assert!(!scenario.has_event("web", "PutBack").await);
-    });
-}
-
-#[test]
-fn a_user_may_apply_additional_fields_to_the_virtual_machine() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        scenario
-            .create_machine("web", json!({ "template": "small" }))
-            .await;
-        scenario.until_phase("web", "Running").await;
-
-        let foreign_change = json!({
-            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-            "metadata": { "name": "web", "labels": { "team": "red" } },
-            "spec": { "template": { "spec": { "nodeSelector": { "kubernetes.io/arch": "amd64" } } } },
-        });
-        let params = PatchParams::apply("kubectl");
-        let api = scenario.api("VirtualMachine");
-        api.patch("web", &params, &Patch::Apply(foreign_change))
-            .await
-            .unwrap();
-        scenario.patch_spec("web", json!({ "memory": "3Gi" })).await;
-        let vm = until_domain(&scenario, "web", "/memory/guest", &json!("3Gi")).await;
-        assert_eq!(vm["metadata"]["labels"]["team"], "red");
-        let selector = at(&vm, "/spec/template/spec/nodeSelector");
-        assert_eq!(selector, &json!({ "kubernetes.io/arch": "amd64" }));
-    });
-}
-
-#[test]
-fn new_cloud_init_data_waits_in_its_secret_for_a_restart() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        let data = |host: &str| json!({ "userData": format!("#cloud-config\nhostname: {host}\n") });
-        let spec = json!({ "template": "small", "cloudInit": data("one") });
-        scenario.create_machine("web", spec).await;
-        scenario.until_phase("web", "Running").await;
-        let before = scenario.get("Secret", "web-cloud-init").await;
-
-        scenario
-            .patch_spec("web", json!({ "cloudInit": data("two") }))
-            .await;
-        let required = scenario
-            .until_condition("web", "RestartRequired", "True")
-            .await;
-        assert!(required["message"].as_str().unwrap().contains("cloud-init"));
-        let after = scenario.get("Secret", "web-cloud-init").await;
-        assert_ne!(before["data"]["userdata"], after["data"]["userdata"]);
-        assert_eq!(uid(&before), uid(&after));
-
-        let requested = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
-        scenario.patch_spec("web", requested).await;
-        scenario
-            .until_condition("web", "RestartRequired", "False")
-            .await;
-        scenario.until_phase("web", "Running").await;
-    });
-}
-
-#[test]
-fn a_machine_waits_for_the_secret_that_it_names() {
-    run_scenario(async {
-        let scenario = Scenario::start().await;
-        let spec = json!({
-            "template": "small",
-            "cloudInit": { "secretRef": { "name": "seed", "key": "data" } },
-        });
-        scenario.create_machine("web", spec).await;
-        let ready = scenario
-            .until("Machine", "web", |machine| {
-                condition(machine, "SpecValid")["status"] == "False"
-            })
-            .await;
-        let message = condition(&ready, "SpecValid")["message"].as_str().unwrap();
-        assert!(message.contains("\"seed\""), "{message}");
-        assert!(scenario.find("VirtualMachine", "web").await.is_none());
-
-        // The Secret exists, but without the key.
-        let secret = |key: &str| {
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "seed" },
-                "stringData": { key: "#cloud-config\n" },
-            })
-        };
-        scenario.apply_object(secret("wrong")).await;
-        let machine = scenario
-            .until("Machine", "web", |machine| {
-                let valid = condition(machine, "SpecValid");
-                let message = valid["message"].as_str().unwrap_or_default();
-                message.contains("\"data\"")
-            })
-            .await;
-        assert_eq!(machine["status"]["phase"], "Failed");
-
-        scenario.apply_object(secret("data")).await;
-        scenario.until_phase("web", "Running").await;
-        let own_secret = scenario.get("Secret", "web-cloud-init").await;
-        let foreign_change = scenario.get("Secret", "seed").await;
-        assert_eq!(
-            own_secret["data"]["userdata"],
-            foreign_change["data"]["data"]
-        );
     });
 }
 
