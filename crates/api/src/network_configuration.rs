@@ -62,7 +62,7 @@ pub struct NetworkConfigurationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub description: Option<String>,
-    /// Short name, in records of addresses.
+    /// Short name of an address ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub name: Option<String>,
@@ -93,7 +93,7 @@ pub struct NetworkConfigurationSpec {
 }
 
 impl NetworkConfiguration {
-    /// Whether this is a network that Machines can attach to, not a record of addresses.
+    /// Whether this is a network that Machines can attach to, not an address ledger.
     pub fn is_network(&self) -> bool {
         self.spec.bridge.is_some()
     }
@@ -175,7 +175,7 @@ pub struct NetworkConfigurationStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Option<Vec<Condition>>,
-    /// Phase of a record of addresses. The operator that allocates them writes this and the following
+    /// Phase of an address ledger. The operator that allocates them writes this and the following
     /// fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,

@@ -66,7 +66,7 @@ impl Subject {
 pub(super) struct Caches {
     pub(super) machines: Cache<Machine, IndexKey>,
     pub(super) networks: Cache<NetworkConfiguration>,
-    /// NetworkConfigurations that are not networks, such as the address ledgers of Machines.
+    /// Address ledgers: NetworkConfigurations that are not networks.
     ledgers: Cache<NetworkConfiguration>,
     network_namespaces: Cache<NetworkNamespace>,
     classes: Cache<MachineClass>,

@@ -10,6 +10,7 @@
     reason = "shorter, and tests are not hurried"
 )]
 
+mod architecture;
 mod bad_input;
 mod cluster;
 mod commands;
