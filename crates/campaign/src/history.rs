@@ -69,7 +69,6 @@ pub struct History {
     pub entries: Vec<Write>,
     /// All requests of the operator that reached the API server.
     pub sent: Vec<SentRequest>,
-    /// All actions of users.
     pub user_actions: Vec<UserAction>,
 }
 

@@ -116,7 +116,6 @@ impl Network {
         self.state().sent.clone()
     }
 
-    /// All actions of users.
     pub fn user_actions(&self) -> Vec<UserAction> {
         self.state().user_actions.clone()
     }

@@ -182,7 +182,6 @@ pub(crate) enum Form<'a> {
     None,
 }
 
-/// A type of maps.
 #[derive(Clone, Copy)]
 pub(crate) struct MapType<'a> {
     types: &'a [Atom],
@@ -190,7 +189,6 @@ pub(crate) struct MapType<'a> {
     pub(crate) atomic: bool,
 }
 
-/// A type of lists.
 #[derive(Clone, Copy)]
 pub(crate) struct ListType<'a> {
     types: &'a [Atom],

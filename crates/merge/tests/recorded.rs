@@ -1,4 +1,4 @@
-//! Requests that a real kube-apiserver answered, and whether we would have answered the same.
+//! Comparison of results with the answers of a real kube-apiserver to the same requests.
 //!
 //! `recorded/sequences.json` holds sequences of requests for one object each, with the answers of a
 //! current server; `recorded/schemas.json` the schemas of their kinds. Every step starts from what

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 /// Time that writes in flight get to finish at shutdown.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Interval of the heartbeat.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State and decisions of a control loop. No method waits.
@@ -38,7 +37,6 @@ pub trait Controller {
 
     /// Key of a watch.
     type Watched: Ord + Clone + Send + 'static;
-    /// Event of a watch.
     type WatchEvent: Send + 'static;
     /// Answer to a request.
     type Completed: Send + 'static;

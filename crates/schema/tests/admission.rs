@@ -1,4 +1,4 @@
-//! Compares decoding, defaulting and admission with a real API server.
+//! Comparison of decoding, defaulting and admission with a real API server.
 //!
 //! `admission/definitions.yaml` has schemas; `admission/cases.yaml` has objects, updates and the
 //! answers of kube-apiserver. To record again, point `RECORD_KUBECONFIG` at a cluster (a bare

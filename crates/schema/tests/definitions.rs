@@ -1,4 +1,4 @@
-//! Compares validation of CustomResourceDefinitions with a real API server.
+//! Comparison of validation of CustomResourceDefinitions with a real API server.
 //!
 //! `definitions/cases.yaml` has definitions, as changes to a valid one, and the answers of
 //! kube-apiserver. To record again, point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver

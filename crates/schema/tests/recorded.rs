@@ -1,4 +1,4 @@
-//! Compares validation verdicts with a real API server.
+//! Comparison of validation verdicts with a real API server.
 //!
 //! `recorded/cases.yaml` has objects, updates and the answers of kube-apiserver. To record again,
 //! point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver is enough) that has our

@@ -1,4 +1,4 @@
-//! Objects that vitistack/common's definitions accept are valid under ours, and nothing of them is pruned.
+//! Agreement with the definitions of vitistack/common: what they accept, ours accept without pruning.
 //!
 //! The tables have every field of the specs of Machine and MachineClass there, with values at the bounds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -7,7 +7,6 @@ use super::entries::{ManagerId, Operation};
 use crate::fields::{FieldSet, Path};
 use crate::go;
 
-/// Error of an apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// 400: not a configuration that can be applied.

@@ -68,7 +68,7 @@ fn the_items_of_a_list_are_documents() {
 }
 
 #[test]
-fn a_document_that_only_looks_like_a_list_is_kept_whole() {
+fn a_document_that_only_resembles_a_list_is_kept_whole() {
     for text in ["kind: Thing\nitems: [1]\n", "kind: List\nitems: 5\n"] {
         assert!(values(text)[0].get("items").is_some(), "{text}");
     }

@@ -1,4 +1,4 @@
-//! How long Machines take to start, and since when they wait.
+//! Start durations of Machines, and the time since when others wait.
 //!
 //! Waits are exposed as Unix timestamps of their start, so they need no update while time passes. A
 //! series exists only while something waits.

@@ -80,7 +80,6 @@ pub(crate) struct Replica {
     running: JoinHandle<()>,
 }
 
-/// Options of a replica.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplicaOptions {
     pub(crate) leads: bool,

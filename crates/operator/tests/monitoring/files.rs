@@ -66,7 +66,6 @@ pub(crate) fn panels() -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Queries of the runbooks.
 pub(crate) fn runbook_queries() -> Vec<String> {
     let pages = fs::read_dir(root().join("docs/runbooks")).unwrap();
     let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());

@@ -10,7 +10,6 @@ use crate::Fingerprint;
 
 pub const MAX_BUNDLE_CERTIFICATES: usize = 50;
 
-/// A certificate of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BundleCertificate {
     /// PEM.

@@ -57,7 +57,6 @@ pub(super) fn kubevirt_is_removed() -> &'static str {
      once KubeVirt is installed again"
 }
 
-/// Input of a status.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatusInput<'a> {
     pub(super) observed: &'a Observed<'a>,

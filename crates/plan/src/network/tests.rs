@@ -66,13 +66,13 @@ impl World {
         let written = serde_json::to_value(&status).unwrap();
         assert_eq!(crate::null::find(&written), None);
         let network = self.network.as_mut().unwrap();
-        let is_told = network.status.clone().unwrap_or_default() != status;
+        let is_status_changed = network.status.clone().unwrap_or_default() != status;
         network.status = Some(status);
         let is_done = !steps.is_empty();
         for step in steps {
             self.carry_out(step.action);
         }
-        is_told || is_done || self.pass()
+        is_status_changed || is_done || self.pass()
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -319,7 +319,7 @@ fn a_persistent_refusal_is_reported(#[case] is_persistent: bool, #[case] expecte
 fn states() -> Vec<World> {
     let flags = [false, true];
     let mut states = Vec::new();
-    for (is_terminating, is_held) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
+    for (is_terminating, has_finalizer) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
         for (multus, is_settled) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
             for users in [&[][..], &["a"]] {
                 for found in [
@@ -347,7 +347,7 @@ fn states() -> Vec<World> {
                     world.attachment = (found != "nothing").then_some(definition);
                     let metadata = &mut world.network.as_mut().unwrap().metadata;
                     metadata.deletion_timestamp = is_terminating.then(now);
-                    metadata.finalizers = (is_held || is_terminating)
+                    metadata.finalizers = (has_finalizer || is_terminating)
                         .then(|| vec![labels::NETWORK_FINALIZER.to_owned()]);
                     states.push(world);
                 }

@@ -261,7 +261,7 @@ impl World {
 
     /// Removes deleted objects; virtual machines need a running virt-controller.
     fn remove_customs(&mut self) -> bool {
-        let is_looked_after = self.pods.iter().any(|pod| {
+        let has_virt_controller = self.pods.iter().any(|pod| {
             let (_, owner) = pod.owner.as_ref().unwrap();
             owner.starts_with("virt-controller-") && pod.ready
         });
@@ -270,7 +270,7 @@ impl World {
         for (definition, customs) in &mut self.customs {
             let before = customs.len();
             let has_definition_finalizer =
-                definition.starts_with("virtualmachines") && !is_looked_after;
+                definition.starts_with("virtualmachines") && !has_virt_controller;
             customs.retain(|custom| !custom.deleting || custom.stuck || has_definition_finalizer);
             if before != customs.len() {
                 changed.push(definition.clone());

@@ -143,7 +143,7 @@ proptest! {
     fn a_deleted_machine_takes_its_disks_unless_retained_or_in_use(
         state in state()
     ) {
-        let mut world = World::of(&State { is_deleted: true, is_held: true, ..state });
+        let mut world = World::of(&State { is_deleted: true, has_finalizer: true, ..state });
         let before = world.own_disks();
         let is_orphaned = world.has_stripped_vm();
         let vm = world.vm();

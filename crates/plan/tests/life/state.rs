@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) spec: Value,
     pub(crate) adopts: bool,
     pub(crate) is_deleted: bool,
-    pub(crate) is_held: bool,
+    pub(crate) has_finalizer: bool,
     pub(crate) root: Option<DiskState>,
     pub(crate) data: Option<DiskState>,
     pub(crate) removed: Option<DiskState>,
@@ -151,11 +151,11 @@ pub(crate) fn state() -> impl Strategy<Value = State> {
         option::of(instance()),
     )
         .prop_map(
-            |(spec, adopts, is_deleted, is_held, root, data, removed, vm, instance)| State {
+            |(spec, adopts, is_deleted, has_finalizer, root, data, removed, vm, instance)| State {
                 spec,
                 adopts,
                 is_deleted,
-                is_held,
+                has_finalizer,
                 root,
                 data,
                 removed,

@@ -159,7 +159,7 @@ impl World {
             metadata["deletionTimestamp"] = START.into();
         }
         // A terminating object without finalizers is gone already.
-        if state.is_held || state.is_deleted {
+        if state.has_finalizer || state.is_deleted {
             metadata["finalizers"] = json!([labels::FINALIZER]);
         }
         let resource = json!({

@@ -13,7 +13,6 @@ use crate::{
     state::{State, disk, machine},
 };
 
-/// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     /// A claim that a VirtualMachine or an instance refers to is not deleted.

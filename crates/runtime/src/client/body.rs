@@ -49,7 +49,7 @@ impl Body {
         (body, refused)
     }
 
-    /// Transports do not poll an empty body, so that of a write must not look empty before.
+    /// Transports do not poll an empty body, so the body of a write must not be reported as empty before.
     fn must_be_polled(&self) -> bool {
         self.fence.is_some() && !self.polled
     }

@@ -72,7 +72,6 @@ pub struct Call<'a> {
     pub duration: Duration,
 }
 
-/// Observer of calls.
 pub trait CallObserver: Send + Sync {
     /// Called once for every call that was sent, when its outcome is known.
     fn on_call(&self, call: &Call<'_>);

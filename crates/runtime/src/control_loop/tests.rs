@@ -206,14 +206,14 @@ async fn the_heartbeat_is_periodic_without_inputs() {
         }
     }
 
-    let beats = Arc::default();
+    let heartbeats = Arc::default();
     let token = CancellationToken::new();
     let running = tokio::spawn(run(
-        Alive(Inputs::default(), Arc::clone(&beats)),
+        Alive(Inputs::default(), Arc::clone(&heartbeats)),
         token.clone(),
     ));
     sleep(3 * HEARTBEAT_INTERVAL + SECOND).await;
     token.cancel();
     running.await.unwrap();
-    assert_eq!(*beats.lock().unwrap(), 4);
+    assert_eq!(*heartbeats.lock().unwrap(), 4);
 }

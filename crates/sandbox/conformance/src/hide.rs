@@ -63,7 +63,7 @@ pub(crate) fn hide_ages(table: &mut Map<String, Value>) {
         for (at, cell) in cells.iter_mut().enumerate() {
             let hidden = match &ages {
                 Some(ages) => ages.get(at) == Some(&true) && *cell != "<unknown>",
-                None => looks_like_age(cell),
+                None => is_age_text(cell),
             };
             if hidden {
                 *cell = Value::from("<age>");
@@ -77,7 +77,7 @@ fn is_age(column: &Value) -> bool {
         || column.get("type").and_then(Value::as_str) == Some("date")
 }
 
-fn looks_like_age(cell: &Value) -> bool {
+fn is_age_text(cell: &Value) -> bool {
     let seconds = cell.as_str().and_then(|text| text.strip_suffix('s'));
     seconds.is_some_and(|text| text.parse::<u32>().is_ok())
 }

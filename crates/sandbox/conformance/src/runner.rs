@@ -81,7 +81,6 @@ pub async fn run(client: Client, options: Options) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Result of one case.
 pub(crate) enum CaseResult {
     Skipped(Capability),
     Executed {

@@ -214,7 +214,6 @@ fn select_own_pods(object: &mut Value) {
     }
 }
 
-/// QoS class.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers: Vec<&Value> = list(pod, "spec.containers")
         .iter()

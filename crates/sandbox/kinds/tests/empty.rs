@@ -1,4 +1,4 @@
-//! Compares empty objects with those of a real API server.
+//! Comparison of empty objects with those of a real API server.
 //!
 //! `empty.jsonl` has, for every kind, the object of the bookmark that kube-apiserver sends at the
 //! end of the initial events of a watch, without metadata.

@@ -1,4 +1,4 @@
-//! Compares stored objects and refusals with those of a real API server.
+//! Comparison of stored objects and refusals with those of a real API server.
 //!
 //! The files in `recorded` have objects and updates with the answer of kube-apiserver: the stored
 //! object, or the errors. To record again, point `RECORD_KUBECONFIG` at a kube-apiserver and run

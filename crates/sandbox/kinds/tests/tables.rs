@@ -1,4 +1,4 @@
-//! Compares tables with those of a real API server.
+//! Comparison of tables with those of a real API server.
 //!
 //! `tables/cases.yaml` has stored objects and the cells that kube-apiserver printed for them. To
 //! record again, point `RECORD_KUBECONFIG` at a kube-apiserver and run this test; it needs curl,

@@ -1,4 +1,4 @@
-//! Maintains `src/type_info`, the recorded schemas and Go type information of built-in kinds.
+//! Maintenance of `src/type_info`, the recorded schemas and Go type information of built-in kinds.
 //!
 //! `schema.json` has the component schemas of a real kube-apiserver without descriptions. `go.txt`
 //! has what those lack: which unset fields a Go server writes, and the names of their types in
@@ -185,16 +185,16 @@ fn go_type_info(source: &Path, components: &BTreeMap<String, Value>) -> String {
             .or_insert_with(|| parse_package(&folder(source, package)));
         let mut fields = Vec::new();
         flatten(structs, go_type, "", &mut fields);
-        let mut marks: Vec<String> = fields
+        let mut entries: Vec<String> = fields
             .iter()
             .filter_map(|(field, inside)| {
                 let schema = resolved(properties.get(&field.name)?, components);
-                mark(field, inside, package, schema)
+                entry(field, inside, package, schema)
             })
             .collect();
-        marks.sort();
-        if !marks.is_empty() {
-            writeln!(text, "{name} {}", marks.join(" ")).unwrap();
+        entries.sort();
+        if !entries.is_empty() {
+            writeln!(text, "{name} {}", entries.join(" ")).unwrap();
         }
     }
     text
@@ -212,7 +212,7 @@ fn resolved<'a>(property: &'a Value, components: &'a BTreeMap<String, Value>) ->
 }
 
 /// Entry of a field: see the parser of `go.txt`.
-fn mark(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<String> {
+fn entry(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<String> {
     let GoField {
         name,
         go_type,

@@ -96,7 +96,6 @@ fn check_root(schema: &Value, path: &str, found: &mut Vec<Violation>) {
     }
 }
 
-/// Context of a schema.
 #[derive(Clone, Default)]
 struct SchemaContext {
     /// Why defaults are forbidden here.

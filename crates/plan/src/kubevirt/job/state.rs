@@ -135,7 +135,7 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
             message: "it is suspended: set its spec.suspend to false".to_owned(),
         };
     }
-    // The pod of the current retry is more telling than those that failed.
+    // The pod of the current retry says more than those that failed.
     let present = own.iter().filter(|pod| pod.phase != PodPhase::Failed);
     let failed = own.iter().filter(|pod| pod.phase == PodPhase::Failed);
     if let Some(message) = present.chain(failed).find_map(|pod| describe_problem(pod)) {

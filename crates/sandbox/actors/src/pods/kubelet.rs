@@ -187,12 +187,12 @@ fn run(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
     }
     // Containers that will crash do not become ready: a rollout would continue.
     let is_crashing = exit.is_some_and(|(code, _)| code != 0);
-    let is_held = pod_fault(ctx, pod, "NeverReady").is_some();
-    if is_held {
+    let is_never_ready = pod_fault(ctx, pod, "NeverReady").is_some();
+    if is_never_ready {
         requeue_fault_check(ctx);
     }
     let passes = |ctx: &mut Context<'_>| !is_crashing && ctx.waited("ready", READY);
-    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(ctx));
+    let is_ready = !is_never_ready && (are_ready(pod) || !has_probe(pod) || passes(ctx));
     if are_ready(pod) && !is_ready {
         ctx.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
