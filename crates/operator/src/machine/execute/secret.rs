@@ -4,7 +4,7 @@ use api::core::{ConfigMap, Secret};
 use kube::Error;
 use plan::{
     machine::{Part, SecretMetadata, SourceKind},
-    managed,
+    managed, naming,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -111,8 +111,7 @@ pub(in crate::machine) async fn read_secret(
     target: &Target,
     name: &str,
 ) -> kube::Result<Option<Secret>> {
-    let path = format!("{}/{name}", paths::secrets(&target.namespace));
-    read_object(requests, &path).await
+    read_object(requests, &paths::secrets(&target.namespace), name).await
 }
 
 /// Reads a user's ConfigMap; none if it does not exist.
@@ -121,15 +120,20 @@ pub(in crate::machine) async fn read_config_map(
     target: &Target,
     name: &str,
 ) -> kube::Result<Option<ConfigMap>> {
-    let path = format!("{}/{name}", paths::config_maps(&target.namespace));
-    read_object(requests, &path).await
+    read_object(requests, &paths::config_maps(&target.namespace), name).await
 }
 
+/// Reads an object that a user named. The definition of Machines may belong to somebody else and allow any
+/// text: a path is built from names only.
 async fn read_object<T: DeserializeOwned>(
     requests: &Requests,
-    path: &str,
+    collection: &str,
+    name: &str,
 ) -> kube::Result<Option<T>> {
-    match requests.get(path).await {
+    if !naming::is_dns_name(name) {
+        return Ok(None);
+    }
+    match requests.get(&format!("{collection}/{name}")).await {
         Ok(object) => decode::from_value(object)
             .map(Some)
             .map_err(Error::SerdeError),

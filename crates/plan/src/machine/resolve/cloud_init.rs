@@ -174,6 +174,15 @@ fn from_source(
         key,
         what,
     } = *source;
+    if !naming::is_dns_name(name) {
+        findings.invalid(
+            format!("{path}.name"),
+            format!(
+                "must be a DNS name, as the names of {kind}s are: lower case letters, digits, '-' and '.'"
+            ),
+        );
+        return None;
+    }
     if kind == SourceKind::Secret && name == naming::cloud_init_secret(machine) {
         findings.invalid(
             format!("{path}.name"),

@@ -17,6 +17,7 @@ mod power;
 mod size;
 mod stack;
 mod storage_classes;
+mod unvalidated;
 
 use std::sync::Arc;
 
