@@ -11,6 +11,7 @@ pub mod kubevirt;
 pub mod labels;
 mod machine;
 mod machine_class;
+mod machine_provider;
 pub mod multus;
 mod network_configuration;
 mod network_namespace;
@@ -34,6 +35,7 @@ pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,
     MachineClassSpec, MachineClassStatus,
 };
+pub use machine_provider::{MachineProvider, MachineProviderSpec, ProviderAuthentication};
 pub use network_configuration::{
     AllocationMethod, NetworkConfiguration, NetworkConfigurationInterface,
     NetworkConfigurationSpec, NetworkConfigurationStatus,

@@ -7,6 +7,7 @@
 pub(crate) mod answers;
 mod caches;
 mod controller;
+mod definitions;
 mod digest_key;
 mod execute;
 mod orphans;

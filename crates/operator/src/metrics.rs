@@ -103,6 +103,11 @@ struct Verb {
     verb: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Definition {
+    definition: &'static str,
+}
+
 /// Metrics of a Machine operator. Clones share their series.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -138,6 +143,7 @@ struct Series {
     admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
+    unserved_fields: Family<Definition, Gauge>,
     certificates: CertificateMetrics,
 }
 
@@ -270,6 +276,14 @@ impl Metrics {
         self.series.leader.set(i64::from(is_leader));
     }
 
+    /// Sets the number of the operator's fields that a CustomResourceDefinition lacks.
+    pub fn set_unserved_fields(&self, definition: &'static str, count: usize) {
+        self.series
+            .unserved_fields
+            .get_or_create(&Definition { definition })
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// Replaces the certificates that are exposed, by their Secrets.
     pub fn set_certificates(&self, certificates: &BTreeMap<String, Validity>) {
         self.series.certificates.replace(certificates);
@@ -327,6 +341,10 @@ impl Series {
                 .metric("admission_requests", "Admission reviews by verdict"),
             queue_depth: operator.metric("queue_depth", "Objects that are due to be reconciled"),
             leader: operator.metric("leader", LEADER_HELP),
+            unserved_fields: operator.metric(
+                "unserved_fields",
+                "Fields of the operator that a CustomResourceDefinition lacks",
+            ),
             certificates: operator.certificates(),
         }
     }

@@ -25,6 +25,7 @@ use crate::{
     Event,
     machine::{Action, Kind, Object, Refusal, Step, build::attachment_definition},
     managed,
+    served_fields::ServedFields,
 };
 
 /// Observed state of a NetworkConfiguration: the input of a plan.
@@ -37,6 +38,8 @@ pub struct Observed<'a> {
     /// Sorted names of the attached Machines.
     pub users: Vec<String>,
     pub multus: bool,
+    /// Fields that the API server stores.
+    pub served: ServedFields,
     /// The failure of the last attempt, if it failed.
     pub refusal: Option<&'a Refusal>,
 }

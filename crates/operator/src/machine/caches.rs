@@ -25,6 +25,7 @@ use api::{
 use plan::{
     machine::{CloneSources, CloudInitSecret, Kind, Known, Provider},
     naming,
+    served_fields::ServedFields,
 };
 use runtime::cache::{Cache, Key, WatchScope};
 
@@ -92,6 +93,8 @@ pub(super) struct Caches {
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
     provider: Provider,
+    /// Fields that the API server stores.
+    pub(super) served: ServedFields,
     scopes: Vec<WatchScope>,
 }
 
@@ -134,6 +137,7 @@ impl Caches {
             unconfirmed_disks: BTreeMap::new(),
             clone_sources: CloneSources::default(),
             provider: Provider::default(),
+            served: ServedFields::default(),
             scopes,
         }
     }
@@ -170,6 +174,11 @@ impl Caches {
         }
     }
 
+    /// Metadata of a CustomResourceDefinition.
+    pub(super) fn definition(&self, name: &str) -> Option<&Definition> {
+        self.definitions.get(&Key::new("", name)).map(Arc::as_ref)
+    }
+
     /// Whether a kind is served. A kind whose definition is being deleted is not, except those with the
     /// operator's finalizers: their definitions wait for it to remove these.
     pub(super) fn is_served(&self, watched: Watched) -> bool {
@@ -178,7 +187,7 @@ impl Caches {
         }
         let until_gone = matches!(watched, Watched::Machines | Watched::Networks);
         watched.definition().is_none_or(|name| {
-            let definition = self.definitions.get(&Key::new("", name));
+            let definition = self.definition(name);
             definition.is_some_and(|definition| {
                 until_gone || definition.metadata.deletion_timestamp.is_none()
             })

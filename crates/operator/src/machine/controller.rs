@@ -42,6 +42,7 @@ use self::{
 use super::{
     Clock, Stopwatch,
     caches::{Affected, Caches, Subject},
+    definitions::{self, Definitions, Settled},
     digest_key::{self, KeyCache, KeySecret, Unavailable},
     orphans::Orphans,
     paths::Owner,
@@ -114,6 +115,7 @@ pub(super) enum Completed {
     Work(CompletedWork),
     References(CompletedRead),
     DigestKey(Result<DigestKey, Unavailable>),
+    Definition(Settled),
 }
 
 /// Latest writes to a resource, so that they are not repeated before the caches show them.
@@ -139,6 +141,7 @@ pub(super) struct Controller {
     full_machine: Option<Machine>,
     reads: Reads,
     key: KeyCache,
+    definitions: Definitions,
     random: Random,
     synced: bool,
 }
@@ -175,6 +178,7 @@ impl control_loop::Controller for Controller {
             Completed::Work(completed) => self.on_work_completed(completed),
             Completed::References(completed) => self.on_references_read(completed),
             Completed::DigestKey(read) => self.key.on_read(read, Instant::now()),
+            Completed::Definition(settled) => self.on_definition_settled(settled),
         }
     }
 
@@ -214,6 +218,7 @@ impl Controller {
             full_machine: None,
             reads: Reads::default(),
             key: KeyCache::new(options.key_secret.clone(), Instant::now()),
+            definitions: Definitions::default(),
             synced: false,
             random,
             scopes,
@@ -288,6 +293,8 @@ impl Controller {
         let affected = self.caches.on_event(scope, event);
         self.enqueue(affected);
         if watched == Watched::Definitions {
+            self.definitions
+                .on_change(|name| self.caches.definition(name), Instant::now());
             self.update_watches();
         }
         self.update_synced(watched);
@@ -362,7 +369,7 @@ impl Controller {
     }
 
     fn is_reconciling(&self) -> bool {
-        self.is_active() && self.key.is_settled()
+        self.is_active() && self.key.is_settled() && self.definitions.is_settled()
     }
 
     fn is_active(&self) -> bool {
@@ -382,9 +389,34 @@ impl Controller {
         }
     }
 
+    /// Starts the requests that changed definitions make due. The MachineProvider may have to be created, so
+    /// this replica must lead.
+    fn start_definition_requests(&mut self, now: Instant) {
+        while self.is_active()
+            && let Some(due) = self.definitions.begin(now)
+        {
+            let requests = self.requests.clone();
+            let provider = self.options.provider.clone();
+            self.inputs.in_flight.push_read(async move {
+                Completed::Definition(definitions::send(&requests, due, &provider).await)
+            });
+        }
+    }
+
+    fn on_definition_settled(&mut self, settled: Settled) {
+        let now = Instant::now();
+        let served = &mut self.caches.served;
+        let metrics = self.deps.report.metrics();
+        if self.definitions.on_settled(settled, served, metrics, now) {
+            self.enqueue_all();
+        }
+    }
+
     /// Time of the next timer, if work is waiting for time alone.
     fn next_wake(&self) -> Option<Instant> {
-        let key = self.key.next_wake().filter(|_| self.is_active());
+        let keys = [self.key.next_wake(), self.definitions.next_wake()];
+        let keys = keys.into_iter().flatten().min();
+        let key = keys.filter(|_| self.is_active());
         if !self.is_reconciling() {
             return key;
         }
@@ -401,6 +433,7 @@ impl Controller {
 
     fn start_work(&mut self, now: Instant) {
         self.start_key_read(now);
+        self.start_definition_requests(now);
         if !self.is_reconciling() {
             return;
         }

@@ -41,6 +41,10 @@ impl Report {
         }
     }
 
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     pub(super) fn queue_depth(&self, depth: usize) {
         self.metrics.set_queue_depth(depth);
     }

@@ -143,6 +143,21 @@ fn every_object_is_labelled_and_in_its_namespace() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
+fn without_definitions_the_chart_renders_everything_else() {
+    let helm = Helm::alone();
+    let mut values = everything();
+    let mut all = helm.template(&values);
+    values["crds"] = json!({ "install": false });
+    let rendered = helm.template(&values);
+    let before = all.0.len();
+    all.0
+        .retain(|_, object| object["kind"] != "CustomResourceDefinition");
+    assert_eq!(before - all.0.len(), 3);
+    assert_eq!(rendered.keys(), all.keys());
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
 fn objects_kept_at_uninstall_are_annotated() {
     let rendered = Helm::alone().template(&everything());
     let kept = rendered.0.iter().filter(|(_, object)| {

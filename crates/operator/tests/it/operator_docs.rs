@@ -162,6 +162,7 @@ fn rights_for_some_namespaces_are_a_subset_of_the_cluster_wide_rights() {
         "customresourcedefinitions",
         "kubevirts",
         "machineclasses",
+        "machineproviders",
         "storageclasses",
     ];
     assert_eq!(watched, BTreeSet::from(of_the_cluster));

@@ -28,6 +28,7 @@ pub(crate) fn machine_operator() -> Metrics {
     let pending = PendingClaims { count: 1, since: 1 };
     metrics.set_pending_claims(&[("standard".into(), pending)].into());
     metrics.set_orphaned_disks(&[("shop".into(), 1)].into());
+    metrics.set_unserved_fields("machines.vitistack.io", 1);
     metrics
 }
 

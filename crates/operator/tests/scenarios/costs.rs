@@ -130,8 +130,13 @@ fn a_restart_of_the_operator_costs_the_initial_lists_only() {
         scenario.start_operator();
         scenario.wait(5).await;
         let requests = take_requests(&scenario);
-        assert_eq!(requests.len(), 12, "{requests:?}");
+        assert_eq!(requests.len(), 13, "{requests:?}");
         for (what, count) in requests {
+            if what == "get customresourcedefinitions" {
+                // The operator writes only fields of the served schemas of Machines and networks.
+                assert_eq!(count, 2);
+                continue;
+            }
             assert!(what.starts_with("list ") && count == 1, "{what}: {count}");
         }
     });

@@ -9,6 +9,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "Machine" => ("vitistack.io", "v1alpha1", "machines"),
         "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
         "NetworkConfiguration" => ("vitistack.io", "v1alpha1", "networkconfigurations"),
+        "MachineProvider" => ("vitistack.io", "v1alpha1", "machineproviders"),
         "NetworkNamespace" => ("vitistack.io", "v1alpha1", "networknamespaces"),
         "KubernetesCluster" => ("vitistack.io", "v1alpha1", "kubernetesclusters"),
         "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
@@ -48,6 +49,7 @@ pub(crate) fn is_cluster_scoped(kind: &str) -> bool {
     matches!(
         kind,
         "MachineClass"
+            | "MachineProvider"
             | "Node"
             | "Namespace"
             | "StorageClass"

@@ -48,6 +48,7 @@ mod providers;
 mod spec_changes;
 mod stack;
 mod upgrade;
+mod viti_definitions;
 mod viti_programs;
 mod viti_status;
 

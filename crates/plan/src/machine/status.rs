@@ -6,6 +6,7 @@
 //! - `Ready` is True only while KubeVirt reports the instance as ready (see [`readiness`]);
 //! - the status is written only for a significant change (see [`significance`]): a Machine with one disk
 //!   is Running after three writes, and its guest agent's first report is a fourth;
+//! - the status has only fields that the API server stores;
 //! - an Event follows from a change of the status, and is not repeated.
 
 mod addresses;
@@ -27,7 +28,7 @@ mod volumes;
 
 pub use self::addresses::{trim_addresses, trim_ledger};
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use api::{
     Condition, DiskStatus, GuestAddresses, MachineStatus, Phase, Time, kubevirt::ObservedInstance,
@@ -186,8 +187,14 @@ fn report_if_significant(
     requeue_after: Option<Duration>,
     must_write: bool,
 ) -> StatusReport {
+    let served = &view.input.observed.surroundings.served;
+    let status = served.machine_status(Cow::Owned(status)).into_owned();
+    let is_significant = |old: &MachineStatus| {
+        let stored = served.machine_status(Cow::Borrowed(old));
+        significance::is_significant(&stored, &status)
+    };
     match view.old {
-        Some(old) if !must_write && !significance::is_significant(old, &status) => StatusReport {
+        Some(old) if !must_write && !is_significant(old) => StatusReport {
             status: old.clone(),
             events: Vec::new(),
             requeue_after,

@@ -12,7 +12,7 @@ use api::{
 };
 
 use super::{Attachment, CloudInitSource, Provider, SourceKind};
-use crate::naming;
+use crate::{naming, served_fields::ServedFields};
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
@@ -35,6 +35,8 @@ pub struct Surroundings {
     pub clone_sources: CloneSources,
     /// This operator's provider.
     pub provider: Provider,
+    /// Fields that the API server stores.
+    pub served: ServedFields,
 }
 
 /// What is known of an interface from existing objects: it keeps them.

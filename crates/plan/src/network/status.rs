@@ -47,9 +47,15 @@ pub(super) fn report(
         users: (!users.is_empty()).then_some(users),
         observed_generation: generation,
         conditions: Some(conditions),
-        ..old
+        ..old.clone()
     };
-    (new, event.into_iter().collect())
+    let new = observed.served.network_status(new);
+    // The cache may show fields of an earlier definition.
+    let is_stored = new == observed.served.network_status(old.clone());
+    (
+        if is_stored { old } else { new },
+        event.into_iter().collect(),
+    )
 }
 
 /// Whether the status reports an existing definition.

@@ -24,6 +24,7 @@ struct World {
     attachment: Option<NetworkAttachmentDefinition>,
     users: Vec<String>,
     multus: bool,
+    served: ServedFields,
     refusal: Option<Refusal>,
 }
 
@@ -39,6 +40,7 @@ impl World {
             attachment: None,
             users: users.iter().map(ToString::to_string).collect(),
             multus: true,
+            served: ServedFields::default(),
             refusal: None,
         }
     }
@@ -55,6 +57,7 @@ impl World {
             attachment: self.attachment.as_ref().filter(|_| self.multus),
             users: self.users.clone(),
             multus: self.multus,
+            served: self.served.clone(),
             refusal: self.refusal.as_ref(),
         };
         plan(&observed, &now())

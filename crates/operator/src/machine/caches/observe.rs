@@ -178,6 +178,7 @@ impl Caches {
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
             provider: self.provider.clone(),
+            served: self.served.clone(),
         }
     }
 
@@ -195,6 +196,7 @@ impl Caches {
                 .map(|(machine, _)| machine.name.to_string())
                 .collect(),
             multus: self.installed().multus,
+            served: self.served.clone(),
             refusal,
         }
     }

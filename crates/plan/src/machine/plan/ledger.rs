@@ -79,7 +79,9 @@ pub(super) fn obstacle(observed: &Observed<'_>, machine: &ResolvedMachine) -> Op
 
 /// The write that the ledger needs, if any.
 pub(super) fn step(observed: &Observed<'_>, mut desired: NetworkConfiguration) -> Option<Step> {
+    let served = &observed.surroundings.served;
     let Some(found) = own(observed) else {
+        desired.spec = served.network_spec(desired.spec);
         let message = format!("Created NetworkConfiguration {}", name(&desired.metadata));
         let object = Object::Ledger(Box::new(desired));
         return Some(Step {
@@ -93,6 +95,7 @@ pub(super) fn step(observed: &Observed<'_>, mut desired: NetworkConfiguration) -
         });
     };
     keep(&mut desired.spec, &found.spec);
+    desired.spec = served.network_spec(desired.spec);
     let metadata = &found.metadata;
     let machine = observed.machine.metadata.uid.as_deref();
     let changes = changes(found, &desired);

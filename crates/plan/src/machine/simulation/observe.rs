@@ -24,6 +24,7 @@ use crate::{
         Surroundings, network_namespace, vlan_of,
     },
     network,
+    served_fields::ServedFields,
     simulation::Written,
 };
 
@@ -83,6 +84,7 @@ impl Simulation {
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),
                 provider: self.view.provider.clone(),
+                served: ServedFields::default(),
             },
             installed: self.installed,
             virtual_machine: children.virtual_machine.as_ref(),
@@ -121,6 +123,7 @@ impl Simulation {
             attachment: attachment.as_ref(),
             users: users.collect(),
             multus: self.installed.multus,
+            served: ServedFields::default(),
             refusal: None,
         }))
     }

@@ -47,7 +47,8 @@ impl Size {
     /// The size that a status reports.
     pub(super) fn reported(status: &MachineStatus) -> Self {
         Self {
-            vcpus: status.vcpus,
+            // Definitions of others have only `cpus`.
+            vcpus: status.vcpus.or(status.cpus),
             memory: status.memory.clone(),
             memory_quantity: status.memory_quantity.clone(),
             requested_vcpus: status.requested_vcpus,
