@@ -37,7 +37,7 @@ pub use machine_class::{
 };
 pub use machine_provider::{MachineProvider, MachineProviderSpec, ProviderAuthentication};
 pub use network_configuration::{
-    AllocationMethod, NetworkConfiguration, NetworkConfigurationInterface,
+    AllocationMethod, NETWORK_PROVIDER, NetworkConfiguration, NetworkConfigurationInterface,
     NetworkConfigurationSpec, NetworkConfigurationStatus,
 };
 pub use network_namespace::{

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Condition, machine::omit_description};
 
+/// `spec.provider` of networks that Machines can attach to. The operators of the Viti stack that allocate
+/// addresses skip NetworkConfigurations of other providers, and take one without a provider for theirs.
+pub const NETWORK_PROVIDER: &str = crate::labels::MANAGER;
+
 /// Network that Machines can attach to, or a record of a Machine's addresses.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -66,7 +70,8 @@ pub struct NetworkConfigurationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub name: Option<String>,
-    /// The operator that allocates the addresses, such as `kea`.
+    /// The operator that allocates the addresses, such as `kea`. This operator writes `kubevirt-operator` to a
+    /// network with a bridge that has no provider, so that no other operator handles it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub provider: Option<String>,

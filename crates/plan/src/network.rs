@@ -5,6 +5,7 @@
 //!   the NetworkConfiguration;
 //! - a missing definition is created again only after a live read of the NetworkConfiguration;
 //! - while Machines are attached, neither of them is deleted;
+//! - one without a provider is marked as this operator's, so that operators that allocate addresses skip it;
 //! - a foreign definition of the same name is reported and never changed.
 
 mod definition;
@@ -15,7 +16,7 @@ mod tests;
 use std::time::Duration;
 
 use api::{
-    NetworkConfiguration, NetworkConfigurationStatus, Time, labels,
+    NETWORK_PROVIDER, NetworkConfiguration, NetworkConfigurationStatus, Time, labels,
     multus::NetworkAttachmentDefinition,
 };
 
@@ -89,11 +90,9 @@ pub fn is_managed(network: &NetworkConfiguration) -> bool {
 }
 
 fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    match (observed.users.is_empty(), has_finalizer(observed)) {
-        (false, false) => steps.push(step(Action::AddFinalizer, "Machines are attached")),
-        (true, true) => steps.push(step(Action::RemoveFinalizer, "no Machine is attached")),
-        _ => {}
+    let mut steps: Vec<Step> = own_fields(observed).into_iter().collect();
+    if observed.users.is_empty() && has_finalizer(observed) {
+        steps.push(step(Action::RemoveFinalizer, "no Machine is attached"));
     }
     if !observed.multus {
         return steps;
@@ -130,6 +129,26 @@ fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> 
         Definition::UpToDate { .. } | Definition::Terminating | Definition::Foreign => {}
     }
     steps
+}
+
+/// Writes the finalizer and the provider that are missing. An apply has all fields that the operator owns.
+/// A provider that a user gave stays.
+fn own_fields(observed: &Observed<'_>) -> Option<Step> {
+    let provider = observed.network.spec.provider.as_deref();
+    let is_unmarked =
+        observed.served.has_network_provider() && provider.unwrap_or_default().is_empty();
+    let has_finalizer = has_finalizer(observed);
+    let is_unprotected = !observed.users.is_empty() && !has_finalizer;
+    let reason = match (is_unprotected, is_unmarked) {
+        (true, _) => "Machines are attached",
+        (false, true) => "operators that allocate addresses skip networks of other providers",
+        (false, false) => return None,
+    };
+    let action = Action::ApplyNetwork {
+        with_finalizer: has_finalizer || is_unprotected,
+        with_provider: is_unmarked || provider == Some(NETWORK_PROVIDER),
+    };
+    Some(step(action, reason))
 }
 
 /// If the status reports a definition that is missing, somebody deleted it, or the garbage collector did

@@ -74,6 +74,18 @@ impl ServedFields {
         }
     }
 
+    pub(crate) fn has_all_of_networks(&self) -> bool {
+        self.network.is_none()
+    }
+
+    /// Whether a NetworkConfiguration can be marked as this operator's.
+    pub(crate) fn has_network_provider(&self) -> bool {
+        self.network.as_ref().is_none_or(|schema| {
+            let spec = schema.properties.get(SPEC);
+            spec.is_some_and(|spec| spec.is_open || spec.field("provider").is_some())
+        })
+    }
+
     /// A spec as the API server stores it.
     pub(crate) fn network_spec(&self, spec: NetworkConfigurationSpec) -> NetworkConfigurationSpec {
         match &self.network {
@@ -202,7 +214,9 @@ impl Fields {
             }
             Value::Array(items) => {
                 if let Some(field) = &self.items {
-                    items.iter_mut().for_each(|item| field.prune(item));
+                    for item in items {
+                        field.prune(item);
+                    }
                 }
             }
             _ => {}
@@ -237,7 +251,7 @@ impl Fields {
         }
         match (&self.items, &wanted.items) {
             (Some(items), Some(wanted)) => {
-                items.collect_lacking(wanted, &format!("{path}[]"), paths)
+                items.collect_lacking(wanted, &format!("{path}[]"), paths);
             }
             (None, Some(_)) if !self.is_open => paths.push(format!("{path}[]")),
             _ => {}

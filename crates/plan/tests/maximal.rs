@@ -15,6 +15,7 @@ use api::{Machine, MachineClass, NetworkConfiguration, NetworkNamespace, Time};
 use plan::{
     machine::{self, CloudInitSecret, Installed, Known, Observed, Surroundings, trim_addresses},
     network,
+    served_fields::ServedFields,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -370,6 +371,7 @@ fn a_network_with_more_users_than_fit_into_a_status_lists_the_first() {
         attachment: None,
         users: users.clone(),
         multus: false,
+        served: ServedFields::default(),
         refusal: None,
     };
     let status = network::plan(&observed(&network), &now).status;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::{
     children::{apply, create, observe_disk, recover_claim, restore_owner},
-    owner::{add_finalizer, confirm_not_deleted, remove_finalizer},
+    owner::{add_finalizer, apply_network, confirm_not_deleted, remove_finalizer},
     secret::{delete_secret, write_secret},
 };
 pub(super) use self::{
@@ -183,6 +183,10 @@ async fn execute_action(
     match action {
         Action::AddFinalizer => add_finalizer(requests, target).await,
         Action::RemoveFinalizer => remove_finalizer(requests, target).await,
+        Action::ApplyNetwork {
+            with_finalizer,
+            with_provider,
+        } => apply_network(requests, target, with_finalizer, with_provider).await,
         Action::Create(object) => create(requests, target, &object, event).await,
         Action::Recreate(object) => {
             confirm_not_deleted(requests, target).await?;

@@ -117,6 +117,29 @@ fn a_network_attachment_is_created_once_for_all_machines() {
 }
 
 #[test]
+fn a_network_is_marked_with_its_finalizer_in_one_request() {
+    run_scenario(async {
+        let mut scenario = Scenario::without_operator().await;
+        scenario.apply_object(network("prod", 7)).await;
+        let mut of_kea = network("lab", 8);
+        of_kea["spec"]["provider"] = "kea".into();
+        scenario.apply_object(of_kea).await;
+        for name in ["prod", "lab"] {
+            scenario.create_machine(name, attached(&[name])).await;
+        }
+        scenario.start_operator();
+        for (name, provider) in [("prod", "kubevirt-operator"), ("lab", "kea")] {
+            scenario.until_phase(name, "Running").await;
+            let network = until_users(&scenario, name, &[name]).await;
+            assert_eq!(network["spec"]["provider"], provider);
+            assert_eq!(finalizers(&network), [FINALIZER]);
+        }
+        scenario.wait(60).await;
+        assert_eq!(scenario.writes("networkconfigurations"), 2);
+    });
+}
+
+#[test]
 fn many_machines_at_once_cause_few_writes_to_their_network() {
     run_scenario(async {
         let scenario = Scenario::start().await;

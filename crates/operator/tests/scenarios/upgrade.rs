@@ -222,12 +222,13 @@ async fn touch(scenario: &Scenario, fleet: &Fleet, value: &str) {
     }
 }
 
-/// Specs and UIDs of all objects of a fleet that are not Machines.
+/// Specs and UIDs of all objects of a fleet that are neither Machines nor networks.
 async fn children(scenario: &Scenario, fleet: &Fleet) -> Vec<Value> {
     let mut found = Vec::new();
     for object in &fleet.objects {
         let (kind, name) = identity(object);
-        if kind == "Machine" {
+        // The operator marks networks as its own.
+        if ["Machine", "NetworkConfiguration"].contains(&kind) {
             continue;
         }
         let object = scenario.get(kind, name).await;
@@ -312,9 +313,13 @@ fn a_fleet_of_november_2026_is_taken_over_without_a_change_to_its_guests_and_dis
         scenario.wait_long().await;
         let machines = fleet.of_kind("Machine").count();
         let requests = scenario.calls.snapshot();
+        let networks = fleet.of_kind("NetworkConfiguration").count() as u64;
+        for resource in ["networkconfigurations", "networkconfigurations/status"] {
+            assert_eq!(scenario.writes(resource), networks, "{requests:?}");
+        }
         assert_eq!(
             scenario.writes(""),
-            scenario.writes("machines/status"),
+            scenario.writes("machines/status") + 2 * networks,
             "{requests:?}"
         );
         assert_eq!(scenario.writes("machines/status"), machines as u64);

@@ -29,7 +29,9 @@ impl Source {
             Self::Fixtures => definitions(),
             Self::RealData => {
                 let data = env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
-                let data = data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data");
+                let data = data.unwrap_or_else(|| {
+                    panic!("KUBEVIRT_OPERATOR_DATA names the folder with the data")
+                });
                 let files = std::fs::read_dir(data.join("vitistack/crds")).unwrap();
                 let files = files.map(|file| std::fs::read_to_string(file.unwrap().path()));
                 files

@@ -20,6 +20,12 @@ pub enum Action {
     AddFinalizer,
     /// Removes our finalizer from the reconciled resource.
     RemoveFinalizer,
+    /// Applies the operator's fields of the reconciled NetworkConfiguration: its finalizer, and the provider
+    /// by which operators that allocate addresses skip it.
+    ApplyNetwork {
+        with_finalizer: bool,
+        with_provider: bool,
+    },
     /// Creates an object. If the name exists, the object is read and left alone unless it belongs to
     /// this resource.
     Create(Object),
@@ -156,6 +162,7 @@ impl Action {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),
             Self::RemoveFinalizer => "Removing the finalizer".to_owned(),
+            Self::ApplyNetwork { .. } => "Writing finalizer and provider".to_owned(),
             Self::Create(object) | Self::Recreate(object) => {
                 format!("Creating {} {}", object.kind().as_str(), object.name())
             }

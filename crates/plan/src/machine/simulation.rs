@@ -157,13 +157,18 @@ impl Simulation {
     ) -> Result<Option<Written<Value>>, ServerError> {
         let namespace = &subject.namespace;
         let written = match action {
-            Action::AddFinalizer => self.server.update(subject, |object| {
-                let finalizers = &mut object["metadata"]["finalizers"];
-                if finalizers.is_null() {
-                    *finalizers = json!([]);
+            Action::AddFinalizer => self
+                .server
+                .update(subject, |object| add_finalizer(object, subject)),
+            Action::ApplyNetwork {
+                with_finalizer,
+                with_provider,
+            } => self.server.update(subject, |object| {
+                if *with_finalizer {
+                    add_finalizer(object, subject);
                 }
-                if let Some(finalizers) = finalizers.as_array_mut() {
-                    finalizers.push(finalizer(subject).into());
+                if *with_provider {
+                    object["spec"]["provider"] = api::NETWORK_PROVIDER.into();
                 }
             }),
             Action::RemoveFinalizer => self.server.update(subject, |object| {
@@ -232,6 +237,18 @@ impl Simulation {
         let Written { id, before, after } = &written;
         self.view.update(id, before.as_ref(), after.as_ref());
         Ok(written)
+    }
+}
+
+fn add_finalizer(object: &mut Value, subject: &Id) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    if finalizers.is_null() {
+        *finalizers = json!([]);
+    }
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|found| found == finalizer(subject))
+    {
+        finalizers.push(finalizer(subject).into());
     }
 }
 

@@ -47,15 +47,27 @@ pub(super) fn report(
         users: (!users.is_empty()).then_some(users),
         observed_generation: generation,
         conditions: Some(conditions),
-        ..old.clone()
+        ..old
     };
-    let new = observed.served.network_status(new);
-    // The cache may show fields of an earlier definition.
-    let is_stored = new == observed.served.network_status(old.clone());
-    (
-        if is_stored { old } else { new },
-        event.into_iter().collect(),
-    )
+    (stored(observed, new), event.into_iter().collect())
+}
+
+/// A status as the API server stores it. The cache may show fields of an earlier definition.
+fn stored(
+    observed: &Observed<'_>,
+    status: NetworkConfigurationStatus,
+) -> NetworkConfigurationStatus {
+    let served = &observed.served;
+    if served.has_all_of_networks() {
+        return status;
+    }
+    let new = served.network_status(status);
+    let old = observed.network.status.clone().unwrap_or_default();
+    if served.network_status(old.clone()) == new {
+        old
+    } else {
+        new
+    }
 }
 
 /// Whether the status reports an existing definition.

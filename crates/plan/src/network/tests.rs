@@ -87,8 +87,15 @@ impl World {
         }
         let network = self.network.as_mut().unwrap();
         match action {
-            Action::AddFinalizer => {
-                network.metadata.finalizers = Some(vec![labels::NETWORK_FINALIZER.to_owned()]);
+            Action::ApplyNetwork {
+                with_finalizer,
+                with_provider,
+            } => {
+                let finalizer = || vec![labels::NETWORK_FINALIZER.to_owned()];
+                network.metadata.finalizers = with_finalizer.then(finalizer);
+                if with_provider {
+                    network.spec.provider = Some(NETWORK_PROVIDER.to_owned());
+                }
             }
             Action::RemoveFinalizer => {
                 assert_eq!(self.users, [""; 0], "the finalizer stays for them");
@@ -209,6 +216,40 @@ fn a_network_without_users_has_no_finalizer() {
     assert_eq!(world.network().status.as_ref().unwrap().users, None);
     world.delete();
     assert_eq!(world.actions(), []);
+}
+
+#[test]
+fn a_network_is_marked_in_one_request_with_its_finalizer() {
+    let apply = |with_finalizer, with_provider| Action::ApplyNetwork {
+        with_finalizer,
+        with_provider,
+    };
+    let first = |world: &World| world.actions().into_iter().next();
+    assert_eq!(first(&World::new(&[])), Some(apply(false, true)));
+    assert_eq!(first(&World::new(&["a"])), Some(apply(true, true)));
+    let mut world = World::settled(&[]);
+    world.users.push("a".to_owned());
+    assert_eq!(
+        world.actions(),
+        [apply(true, true)],
+        "an apply has all own fields"
+    );
+}
+
+#[test]
+fn a_network_of_another_provider_keeps_it() {
+    let mut world = World::new(&["a"]);
+    let spec = &mut world.network.as_mut().unwrap().spec;
+    spec.provider = Some("kea".to_owned());
+    assert!(matches!(
+        world.actions()[0],
+        Action::ApplyNetwork {
+            with_finalizer: true,
+            with_provider: false
+        }
+    ));
+    world.settle();
+    assert_eq!(world.network().spec.provider.as_deref(), Some("kea"));
 }
 
 #[test]
@@ -408,7 +449,8 @@ fn every_state_converges_within_a_few_rounds() {
 #[test]
 fn a_definition_that_was_reported_is_recreated_only_after_a_live_read() {
     let first = World::new(&[]).plan();
-    assert!(matches!(first.steps[0].action, Action::Create(_)));
+    let create = first.steps.last().unwrap();
+    assert!(matches!(create.action, Action::Create(_)));
 
     let mut world = World::settled(&[]);
     world.attachment = None;

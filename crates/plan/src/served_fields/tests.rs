@@ -132,6 +132,7 @@ fn a_ledger_has_only_stored_fields() {
     });
     let mut served = ServedFields::default();
     served.adopt(NETWORKS, &definition(&fields, &json!({})));
+    assert!(!served.has_network_provider());
     let interface = |address: Option<&str>| NetworkConfigurationInterface {
         name: Some("vlan42".to_owned()),
         mac_address: address.map(str::to_owned),

@@ -123,7 +123,9 @@ impl Model {
                     Answer::Absent(slot)
                 })
             }
-            Action::WriteSecret(_)
+            // The model has no NetworkConfigurations.
+            Action::ApplyNetwork { .. }
+            | Action::WriteSecret(_)
             | Action::DeleteSecret { .. }
             | Action::Pause { .. }
             | Action::Unpause { .. } => Ok(Answer::Nothing),

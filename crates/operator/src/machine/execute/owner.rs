@@ -18,6 +18,25 @@ pub(super) async fn add_finalizer(requests: &Requests, target: &Target) -> Execu
     owner_result(target, applied)
 }
 
+/// Applies all fields of a NetworkConfiguration that the operator owns: an apply removes those that it
+/// leaves out.
+pub(super) async fn apply_network(
+    requests: &Requests,
+    target: &Target,
+    with_finalizer: bool,
+    with_provider: bool,
+) -> ExecuteResult {
+    let mut body = target.body();
+    if with_finalizer {
+        body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
+    }
+    if with_provider {
+        body["spec"] = json!({ "provider": api::NETWORK_PROVIDER });
+    }
+    let applied = requests.apply(&target.path(), &body).await;
+    owner_result(target, applied)
+}
+
 /// Removes the finalizer by its index, whichever field manager set it.
 pub(super) async fn remove_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
     let finalizer = target.owner.finalizer();

@@ -236,7 +236,9 @@ impl<'a> Recorder<'a> {
         };
         let affected = self.simulation.affected(&written);
         match action {
-            Action::AddFinalizer | Action::RemoveFinalizer => return affected,
+            Action::AddFinalizer | Action::RemoveFinalizer | Action::ApplyNetwork { .. } => {
+                return affected;
+            }
             Action::Delete { kind, name, .. } => self.on_delete(subject, kind, &name),
             _ => {}
         }
