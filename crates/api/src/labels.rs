@@ -31,6 +31,9 @@ pub const DOMAIN: &str = "vitistack.io";
 /// Finalizer that keeps a Machine until its children are deleted.
 pub const FINALIZER: &str = "machine.vitistack.io/cleanup";
 
+/// Finalizer of the operator that the Viti stack had before. An adoption replaces it.
+pub const FORMER_FINALIZER: &str = "machine.vitistack.io/finalizer";
+
 /// Finalizer that keeps a NetworkConfiguration while Machines are attached to it.
 pub const NETWORK_FINALIZER: &str = "networkconfiguration.vitistack.io/in-use";
 
@@ -57,6 +60,13 @@ pub const DELETE_WHEN_DETACHED: &str = "vitistack.io/delete-when-detached";
 /// Annotation on a VirtualMachine: digest of the last apply, to detect removed fields.
 pub const APPLIED: &str = "vitistack.io/applied";
 
+/// Annotation on a VirtualMachine that somebody else created: `"true"`. Without [`APPLIED`] its spec is as
+/// it was found.
+pub const ADOPTED: &str = "vitistack.io/adopted";
+
+/// Annotation on an adopted disk: its name in the Machine, where the name of the claim does not say.
+pub const DISK: &str = "vitistack.io/disk";
+
 /// Annotation on a VirtualMachine: the class snapshot.
 pub const CLASS_SNAPSHOT: &str = "vitistack.io/machine-class";
 
@@ -78,6 +88,10 @@ pub const FOLLOW_CLASS: &str = "vitistack.io/follow-machine-class";
 /// User's annotation on a Machine: `"true"` adopts disks that an earlier Machine of its name left
 /// behind.
 pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
+
+/// User's annotation on a Machine: `"true"` adopts the VirtualMachine of its name with its disks and
+/// leaves its spec as it is, `"apply"` also applies the Machine's spec to it.
+pub const ADOPT: &str = "vitistack.io/adopt";
 
 /// User's annotation on a Machine: UIDs of lost PersistentVolumeClaims, separated by commas, that may be
 /// replaced by new disks.
@@ -108,7 +122,7 @@ pub const INTERNAL: [&str; 6] = [
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 16] = [
+pub const RESERVED: [&str; 18] = [
     MANAGED_BY,
     MACHINE,
     SOURCE_MACHINE,
@@ -120,6 +134,8 @@ pub const RESERVED: [&str; 16] = [
     RETAINED,
     DELETE_WHEN_DETACHED,
     APPLIED,
+    ADOPTED,
+    DISK,
     CLASS_SNAPSHOT,
     RESTARTED_AT,
     RESTARTED_INSTANCE,
@@ -132,10 +148,12 @@ mod tests {
     use super::*;
 
     /// Names that users set, and finalizers.
-    const NOT_RESERVED: [&str; 11] = [
+    const NOT_RESERVED: [&str; 13] = [
         CLUSTER_NAME,
         MACHINE_TEMPLATE,
         FINALIZER,
+        FORMER_FINALIZER,
+        ADOPT,
         NETWORK_FINALIZER,
         FOLLOW_CLASS,
         ADOPT_DISKS,

@@ -2,6 +2,7 @@
 
 mod completions;
 mod crds;
+mod import;
 mod input;
 mod manifests;
 mod plan;
@@ -37,6 +38,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Crds(crds::Args),
+    Import(import::Args),
     Manifests(manifests::Args),
     Plan(plan::Args),
     Render(render::Args),
@@ -78,6 +80,7 @@ impl Cli {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
             Command::Crds(args) => args.run(&mut report),
+            Command::Import(args) => args.run(&mut report),
             Command::Manifests(args) => args.run(&mut report),
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),

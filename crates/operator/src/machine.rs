@@ -12,7 +12,7 @@ mod digest_key;
 mod execute;
 mod orphans;
 mod packed;
-mod paths;
+pub(crate) mod paths;
 pub mod preview;
 mod references;
 mod refusal;

@@ -10,8 +10,10 @@ mod bootable;
 pub mod build;
 mod cloud_init_secret;
 mod digest_key;
+mod disk_name;
 mod elided;
 mod error;
+mod import;
 mod observed;
 mod orphan;
 mod plan;
@@ -34,11 +36,13 @@ pub use cloud_init_secret::{
 pub use digest_key::{DigestKey, has_keyed_digest};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
+pub use import::{ImportSource, Imported, cloud_init_secret_of, import};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
 pub(crate) use plan::{NotExpandable, Standing, class_snapshot::classes_for, ignored_modes};
 pub use plan::{
-    Plan, class_snapshot::snapshot_class_name, is_running, label_repair_event, never_started, plan,
+    Plan, claims_of, class_snapshot::snapshot_class_name, controlled_by_other,
+    is_controlled_by_other, is_running, label_repair_event, never_started, plan,
 };
 pub use provider::Provider;
 pub use references::{Age, LiveReferences, References};
@@ -56,4 +60,4 @@ pub use status::{trim_addresses, trim_ledger};
 pub use surroundings::{
     CloneSources, CloudInitObjects, KeptInterface, Known, Lookup, Surroundings,
 };
-pub use switches::{ignored_switches, labels_not_passed_on};
+pub use switches::{AdoptionRequest, ignored_switches, labels_not_passed_on};

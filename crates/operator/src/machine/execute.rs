@@ -3,6 +3,7 @@
 //! Nothing is decided here: an action says exactly what to write. The answers are returned, so that the
 //! caches are updated before the watch events arrive.
 
+mod adoption;
 mod children;
 mod owner;
 mod secret;
@@ -15,8 +16,12 @@ use plan::machine::{Action, Kind, MetadataChange, Object, Refusal, Step};
 use serde_json::{Value, json};
 
 use self::{
+    adoption::label_adopted,
     children::{apply, create, observe_disk, recover_claim, restore_owner},
-    owner::{add_finalizer, apply_network, confirm_not_deleted, remove_finalizer},
+    owner::{
+        add_finalizer, apply_network, confirm_not_deleted, remove_finalizer,
+        replace_former_finalizer,
+    },
     secret::{delete_secret, write_secret},
 };
 pub(super) use self::{
@@ -105,12 +110,34 @@ pub(super) struct Outcome {
     pub(super) is_fenced: bool,
 }
 
+impl Outcome {
+    fn fail(&mut self, failure: Failure) {
+        self.answers.extend(failure.answers);
+        self.refusal = Some(failure.refusal);
+        self.retry_after = failure.retry_after;
+        self.is_fenced = failure.is_fenced;
+    }
+}
+
 pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Step>) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         // The Secret is written again before each attempt to write its VirtualMachine.
         let is_progress = !matches!(step.action, Action::WriteSecret(_));
         let mut event = step.event;
+        if let Action::LabelAdopted { name, volumes } = &step.action {
+            match label_adopted(requests, target, name, volumes).await {
+                Ok(answers) => {
+                    outcome.made_progress = true;
+                    outcome.answers.extend(answers);
+                    continue;
+                }
+                Err(failure) => {
+                    outcome.fail(failure);
+                    break;
+                }
+            }
+        }
         let result = execute_action(requests, target, step.action, &mut event).await;
         match result {
             Ok(answer) => {
@@ -119,10 +146,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
                 outcome.events.extend(event);
             }
             Err(failure) => {
-                outcome.answers.extend(failure.answers);
-                outcome.refusal = Some(failure.refusal);
-                outcome.retry_after = failure.retry_after;
-                outcome.is_fenced = failure.is_fenced;
+                outcome.fail(failure);
                 break;
             }
         }
@@ -182,6 +206,7 @@ async fn execute_action(
 ) -> ExecuteResult {
     match action {
         Action::AddFinalizer => add_finalizer(requests, target).await,
+        Action::ReplaceFormerFinalizer => replace_former_finalizer(requests, target).await,
         Action::RemoveFinalizer => remove_finalizer(requests, target).await,
         Action::ApplyNetwork {
             with_finalizer,
@@ -226,8 +251,9 @@ async fn execute_action(
             recover_claim(requests, target, (&name, uid), change, event).await
         }
         Action::ObserveDisk { kind, name } => observe_disk(requests, target, kind, name).await,
-        // The control loop reads for all Machines of a namespace at once.
-        Action::ObserveReferences => Ok(None),
+        // The control loop reads for all Machines of a namespace at once, and a batch of steps labels
+        // what is to be adopted.
+        Action::ObserveReferences | Action::LabelAdopted { .. } => Ok(None),
         Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
         Action::DeleteSecret { name } => delete_secret(requests, target, &name).await,
         Action::Delete {
@@ -260,6 +286,7 @@ fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
     let MetadataChange {
         labels,
         annotations,
+        template_labels,
         owners,
     } = change;
     let mut metadata = json!({ "uid": uid });
@@ -275,7 +302,12 @@ fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
             metadata["resourceVersion"] = version.into();
         }
     }
-    json!({ "metadata": metadata })
+    let mut patch = json!({ "metadata": metadata });
+    if !template_labels.is_empty() {
+        let labels = json!({ "metadata": { "labels": template_labels } });
+        patch["spec"] = json!({ "template": labels });
+    }
+    patch
 }
 
 async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> ExecuteResult {

@@ -37,7 +37,7 @@ impl Owner {
     }
 }
 
-pub(super) fn collection(kind: Kind, namespace: &str) -> String {
+pub(crate) fn collection(kind: Kind, namespace: &str) -> String {
     let (group, resource) = match kind {
         Kind::PersistentVolumeClaim => ("/api/v1", "persistentvolumeclaims"),
         Kind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
@@ -51,7 +51,7 @@ pub(super) fn collection(kind: Kind, namespace: &str) -> String {
     format!("{group}/namespaces/{namespace}/{resource}")
 }
 
-pub(super) fn object(kind: Kind, namespace: &str, name: &str) -> String {
+pub(crate) fn object(kind: Kind, namespace: &str, name: &str) -> String {
     format!("{}/{name}", collection(kind, namespace))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn config_maps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-pub(super) fn secrets(namespace: &str) -> String {
+pub(crate) fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }
 

@@ -157,6 +157,7 @@ pub async fn preview(
         )
     }));
 
+    live.read_adopted(&client, &desired).await?;
     let mut affected: BTreeSet<Subject> = documents.iter().filter_map(subject).collect();
     for (given, document) in documents.iter().zip(&applied) {
         if document.effect().is_some() {

@@ -25,6 +25,7 @@ mod persistence;
 mod process;
 mod read;
 mod readme;
+mod viti;
 mod workloads;
 
 use std::path::Path;

@@ -21,6 +21,7 @@ mod recording;
 mod scenario;
 
 mod admission;
+mod adoption;
 mod children;
 mod classes;
 mod cloud_init;

@@ -18,6 +18,8 @@ pub type Step = crate::Step<Action>;
 pub enum Action {
     /// Adds our finalizer to the reconciled resource.
     AddFinalizer,
+    /// Replaces the finalizer of the operator that the Viti stack had before by ours.
+    ReplaceFormerFinalizer,
     /// Removes our finalizer from the reconciled resource.
     RemoveFinalizer,
     /// Applies the operator's fields of the reconciled NetworkConfiguration: its finalizer, and the provider
@@ -68,6 +70,11 @@ pub enum Action {
     /// Reads a claim or DataVolume whose create got no answer and that is not in the cache. "Not found"
     /// or "not of this Machine" is an answer, not a failure.
     ObserveDisk { kind: Kind, name: String },
+    /// Reads a VirtualMachine to adopt that no cache shows, and labels it, its instance and the claims of
+    /// these volumes, so that caches show them. Does not change it if [`is_controlled_by_other`] says so.
+    ///
+    /// [`is_controlled_by_other`]: super::is_controlled_by_other
+    LabelAdopted { name: String, volumes: Vec<String> },
     /// Creates or updates the cloud-init Secret. Secret data is not watched.
     WriteSecret(Secret),
     /// Deletes the cloud-init Secret if it exists and belongs to the operator.
@@ -86,13 +93,15 @@ pub enum Action {
     Unpause { name: String },
 }
 
-/// A change of labels, annotations and owner references; everything else stays.
+/// A change of labels, annotations and owner references, and of the labels of a template; everything else stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MetadataChange {
     /// Labels to set, or to remove if `None`.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations to set, or to remove if `None`.
     pub annotations: BTreeMap<String, Option<String>>,
+    /// Labels to set on the template of a VirtualMachine.
+    pub template_labels: BTreeMap<String, String>,
     /// The complete list of owner references, and the resourceVersion that it replaces.
     pub owners: Option<(Vec<OwnerReference>, Option<String>)>,
 }
@@ -161,6 +170,9 @@ impl Action {
     pub fn describe(&self) -> String {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),
+            Self::ReplaceFormerFinalizer => {
+                "Replacing the finalizer of another operator".to_owned()
+            }
             Self::RemoveFinalizer => "Removing the finalizer".to_owned(),
             Self::ApplyNetwork { .. } => "Writing finalizer and provider".to_owned(),
             Self::Create(object) | Self::Recreate(object) => {
@@ -177,6 +189,9 @@ impl Action {
             }
             Self::RecoverClaim { name, .. } => format!("Reading PersistentVolumeClaim {name}"),
             Self::ObserveDisk { kind, name } => format!("Reading {} {name}", kind.as_str()),
+            Self::LabelAdopted { name, .. } => {
+                format!("Labelling VirtualMachine {name}, which is to be adopted")
+            }
             Self::WriteSecret(secret) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();
                 format!("Writing Secret {name}")

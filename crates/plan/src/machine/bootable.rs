@@ -3,14 +3,15 @@
 use api::{Machine, labels};
 
 use super::{
-    DataVolumeContent, DiskType, Note, ResolvedDisk, ResolvedMachine, ResolvedSource,
-    switches::is_switched_on,
+    AdoptionRequest, DataVolumeContent, DiskType, Note, ResolvedDisk, ResolvedMachine,
+    ResolvedSource, switches::is_switched_on,
 };
 
 /// A warning if every disk starts empty and there is neither a CD-ROM nor an interface to boot from. Never
 /// an error, because somebody may fill a disk by other means; adopted disks count as filled.
 pub fn nothing_to_boot(of: &Machine, machine: &ResolvedMachine) -> Option<Note> {
-    if is_switched_on(&of.metadata, labels::ADOPT_DISKS) {
+    let adopts_vm = AdoptionRequest::of(&of.metadata).is_some();
+    if adopts_vm || is_switched_on(&of.metadata, labels::ADOPT_DISKS) {
         return None;
     }
     let has_netboot = machine.interfaces.iter().any(|it| it.boot_order.is_some());

@@ -4,6 +4,7 @@
 //! ones. The actions are in an order in which a crash after any of them is harmless. It never plans a
 //! write to a foreign object.
 
+pub(super) mod adoption;
 mod claim_modes;
 mod class;
 pub(crate) mod class_snapshot;
@@ -20,12 +21,16 @@ mod tampering;
 mod vm;
 
 pub(super) use self::disks::is_retained;
+pub use self::{
+    adoption::{claims_of, controlled_by_other, is_controlled_by_other},
+    replace::never_started,
+    tampering::label_repair_event,
+};
 pub(crate) use self::{
     claim_modes::ignored_modes,
     data_loss::record,
     disks::{NotExpandable, Standing},
 };
-pub use self::{replace::never_started, tampering::label_repair_event};
 
 use std::time::Duration;
 
@@ -37,6 +42,7 @@ use api::{
 };
 
 use self::{
+    adoption::{KeptSpec, Stage},
     ownership::{annotation, is_terminating, name, uid},
     vm::{ExistingVm, Pause},
 };
@@ -65,6 +71,8 @@ pub struct Plan {
     pub errors: Vec<SpecError>,
     /// The next action needs cloud-init data that was elided from the cached Machine.
     pub needs_cloud_init: bool,
+    /// How the spec of an adopted VirtualMachine differs from the Machine's, which is not applied.
+    pub differences: Vec<String>,
 }
 
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
@@ -92,14 +100,22 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             Plan { errors, ..plan }
         }
         Ok(sized) => {
-            let machine = sized.resolution.machine;
+            let machine = adoption::with_adopted_claims(observed, sized.resolution.machine);
             let mut builder = PlanBuilder {
                 class_mismatch: sized.class_mismatch,
                 ..PlanBuilder::default()
             };
             builder.reconcile(observed, &machine, sized.class_snapshot, now);
             builder.defer_secret_write(observed);
-            builder.finish(observed, Resolved::Valid(&machine), now)
+            // Disks that an adopted VirtualMachine does not have are not created.
+            let kept = builder.kept_spec.as_ref().and(observed.virtual_machine);
+            let kept = kept.map(ExistingVm::of);
+            let kept = kept.map(|existing| adoption::with_attached_claims(&machine, &existing));
+            builder.finish(
+                observed,
+                Resolved::Valid(kept.as_ref().unwrap_or(&machine)),
+                now,
+            )
         }
     }
 }
@@ -129,6 +145,9 @@ struct PlanBuilder {
     vm_is_outdated: bool,
     /// Modes in `spec.disks` that differ from those of the claims.
     ignored_modes: Vec<String>,
+    /// Present while the spec of an adopted VirtualMachine stays as it is.
+    kept_spec: Option<KeptSpec>,
+    differences: Vec<String>,
 }
 
 impl PlanBuilder {
@@ -153,17 +172,27 @@ impl PlanBuilder {
         class_snapshot: Option<String>,
         now: &Time,
     ) {
+        let stage = Stage::of(observed);
+        if let Stage::Adopt(_) | Stage::Keep | Stage::Apply = stage
+            && !observed.installed.kubevirt
+        {
+            self.obstacles.push(kubevirt_is_missing());
+            return;
+        }
+        match stage {
+            Stage::None => {}
+            Stage::Adopt(request) => return self.adopt(observed, machine, request),
+            Stage::Keep => return self.keep_adopted(observed, machine),
+            Stage::Apply if self.may_apply(observed, machine) => {}
+            Stage::Apply => return,
+        }
         self.ensure_finalizer(observed);
         self.steps.extend(disks::remove_owner_references(observed));
         let removal_records = disks::record_removed(observed, machine);
         self.removal_is_pending = !removal_records.is_empty();
         self.steps.extend(removal_records);
         if !observed.installed.kubevirt {
-            self.obstacles.push(Obstacle::error(
-                Part::VirtualMachine,
-                ErrorType::KubeVirtApiError,
-                "KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine",
-            ));
+            self.obstacles.push(kubevirt_is_missing());
             return;
         }
         if observed.installed.kubevirt_is_removed {
@@ -313,6 +342,7 @@ impl PlanBuilder {
             removal_is_pending: self.removal_is_pending,
             vm_is_outdated: self.vm_is_outdated,
             ignored_modes: &self.ignored_modes,
+            kept_spec: self.kept_spec.as_ref(),
             now,
         });
         Plan {
@@ -326,8 +356,17 @@ impl PlanBuilder {
             obstacles: self.obstacles,
             errors: Vec::new(),
             needs_cloud_init: self.needs_cloud_init,
+            differences: self.differences,
         }
     }
+}
+
+fn kubevirt_is_missing() -> Obstacle {
+    Obstacle::error(
+        Part::VirtualMachine,
+        ErrorType::KubeVirtApiError,
+        "KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine",
+    )
 }
 
 /// Deletes the instance that is recorded for a restart. KubeVirt starts the next one, because the

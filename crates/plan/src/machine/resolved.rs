@@ -7,7 +7,7 @@ use api::{
     RegistrySource, VolumeMode, kubevirt::CpuTopology,
 };
 
-use crate::Quantity;
+use crate::{Quantity, naming};
 
 /// A Machine in which nothing is implicit.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +111,16 @@ pub struct ResolvedDisk {
     /// Position in the boot order, from 1.
     pub boot_order: Option<u32>,
     pub origin: DiskOrigin,
+    /// Name of an adopted claim, which differs from the names of those that the operator creates.
+    pub adopted_claim: Option<String>,
+}
+
+impl ResolvedDisk {
+    /// Name of its claim or DataVolume.
+    pub fn claim(&self, machine: &str) -> String {
+        let adopted = self.adopted_claim.clone();
+        adopted.unwrap_or_else(|| naming::claim(machine, &self.name))
+    }
 }
 
 /// Why a Machine has a disk.

@@ -171,6 +171,13 @@ impl Simulation {
                     object["spec"]["provider"] = api::NETWORK_PROVIDER.into();
                 }
             }),
+            Action::ReplaceFormerFinalizer => self.server.update(subject, |object| {
+                if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+                    let kept = [labels::FORMER_FINALIZER, labels::FINALIZER];
+                    finalizers.retain(|name| name.as_str().is_none_or(|it| !kept.contains(&it)));
+                    finalizers.push(labels::FINALIZER.into());
+                }
+            }),
             Action::RemoveFinalizer => self.server.update(subject, |object| {
                 if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
                     finalizers.retain(|name| name != finalizer(subject));
@@ -212,6 +219,7 @@ impl Simulation {
             }
             Action::ObserveReferences
             | Action::ObserveDisk { .. }
+            | Action::LabelAdopted { .. }
             | Action::WriteSecret(_)
             | Action::DeleteSecret { .. } => return Ok(None),
         };
@@ -280,5 +288,10 @@ fn metadata_patch(uid: &str, change: &MetadataChange) -> Value {
         let owners = (!owners.is_empty()).then_some(owners);
         metadata.insert("ownerReferences".to_owned(), json!(owners));
     }
-    json!({ "metadata": metadata })
+    let mut patch = json!({ "metadata": metadata });
+    if !change.template_labels.is_empty() {
+        let labels = json!({ "metadata": { "labels": change.template_labels } });
+        patch["spec"] = json!({ "template": labels });
+    }
+    patch
 }

@@ -45,7 +45,7 @@ use self::{
 };
 use super::{
     Observed, Obstacle, ResolvedMachine, SpecError,
-    plan::{ledger, record},
+    plan::{adoption::KeptSpec, ledger, record},
 };
 use crate::{
     Event,
@@ -74,6 +74,8 @@ pub(super) struct StatusInput<'a> {
     pub(super) vm_is_outdated: bool,
     /// Modes in `spec.disks` that differ from those of the claims.
     pub(super) ignored_modes: &'a [String],
+    /// Present while the spec of an adopted VirtualMachine stays as it is.
+    pub(super) kept_spec: Option<&'a KeptSpec>,
     pub(super) now: &'a Time,
 }
 

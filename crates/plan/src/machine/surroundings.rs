@@ -11,8 +11,8 @@ use api::{
     core::{ConfigMap, ObservedClaim, Secret, StorageClass},
 };
 
-use super::{Attachment, CloudInitSource, Provider, SourceKind};
-use crate::{naming, served_fields::ServedFields};
+use super::{Attachment, CloudInitSource, Provider, SourceKind, disk_name::disk_name};
+use crate::served_fields::ServedFields;
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
@@ -114,11 +114,9 @@ pub(crate) fn disks_of<'a>(
     claims: impl IntoIterator<Item = &'a ObservedClaim>,
 ) -> impl Iterator<Item = (&'a str, &'a ObservedClaim)> {
     let machine = machine.metadata.name.as_deref().unwrap_or_default();
-    let prefix = naming::claim(machine, "");
-    claims.into_iter().filter_map(move |claim| {
-        let name = claim.metadata.name.as_deref()?;
-        Some((name.strip_prefix(&prefix)?, claim))
-    })
+    claims
+        .into_iter()
+        .filter_map(move |claim| Some((disk_name(machine, &claim.metadata)?, claim)))
 }
 
 /// StorageClasses of the existing disks of a Machine, by disk name.

@@ -14,6 +14,28 @@ const SWITCHES: [&str; 4] = [
 
 const ON: &str = "true";
 
+/// Value of [`labels::ADOPT`] that applies the Machine's spec.
+const APPLY: &str = "apply";
+
+/// What a Machine asks for with [`labels::ADOPT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdoptionRequest {
+    /// Adopt the VirtualMachine and leave its spec as it is.
+    Keep,
+    /// Adopt it and apply the Machine's spec.
+    Apply,
+}
+
+impl AdoptionRequest {
+    pub fn of(machine: &ObjectMeta) -> Option<Self> {
+        match machine.annotations.as_ref()?.get(labels::ADOPT)?.as_str() {
+            ON => Some(Self::Keep),
+            APPLY => Some(Self::Apply),
+            _ => None,
+        }
+    }
+}
+
 /// Number of characters of an ignored value in a message.
 const SHOWN: usize = 64;
 
@@ -27,7 +49,7 @@ pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
 
 /// Whether an annotation is for the operator and not copied to the virtual machine.
 pub(super) fn is_switch(name: &str) -> bool {
-    SWITCHES.contains(&name) || name == labels::RECREATE_DISK
+    SWITCHES.contains(&name) || [labels::ADOPT, labels::RECREATE_DISK].contains(&name)
 }
 
 /// Warnings about switches with a value that has no effect.
@@ -36,6 +58,11 @@ pub fn ignored_switches(machine: &Machine) -> Vec<Note> {
     let switches = annotations.filter_map(|(name, value)| {
         let message = match name.as_str() {
             labels::RECREATE_DISK => ignored_claims(value)?,
+            labels::ADOPT if [ON, APPLY, "false", ""].contains(&value.as_str()) => return None,
+            labels::ADOPT => format!(
+                "{:?} is ignored: it must be \"true\" or \"apply\" to have an effect",
+                shown(value)
+            ),
             name if SWITCHES.contains(&name) && ![ON, "false", ""].contains(&value.as_str()) => {
                 ignored(value)
             }

@@ -5,10 +5,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod adoption;
 mod data_volumes;
 mod deletion;
 mod disks;
 mod guest;
+mod import;
 mod ledgers;
 mod networks;
 mod virtual_machine;

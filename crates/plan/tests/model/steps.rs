@@ -123,8 +123,10 @@ impl Model {
                     Answer::Absent(slot)
                 })
             }
-            // The model has no NetworkConfigurations.
+            // The model has no NetworkConfigurations, and no annotation that asks for an adoption.
             Action::ApplyNetwork { .. }
+            | Action::ReplaceFormerFinalizer
+            | Action::LabelAdopted { .. }
             | Action::WriteSecret(_)
             | Action::DeleteSecret { .. }
             | Action::Pause { .. }

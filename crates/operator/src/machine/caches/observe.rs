@@ -11,16 +11,16 @@ use api::{
 use plan::{
     admission::machine::mac_addresses,
     machine::{
-        CloudInitObjects, Installed, KeptInterface, Kind, Known, Observed, Refusal, Surroundings,
-        vlan_of,
+        AdoptionRequest, CloudInitObjects, Installed, KeptInterface, Kind, Known, Observed,
+        Refusal, Surroundings, claims_of, vlan_of,
     },
     network,
 };
-use runtime::cache::Key;
-use serde::Deserialize;
+use runtime::cache::{Cache, Key};
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Caches;
-use crate::machine::watches::Watched;
+use crate::machine::{packed::Packed, watches::Watched};
 
 #[derive(Deserialize)]
 struct MetadataOnly {
@@ -41,6 +41,28 @@ impl Children {
     }
 }
 
+/// Disks with the label of a Machine; none if one of them cannot be decoded.
+fn unpacked<T: DeserializeOwned>(cache: &Cache<Packed<T>, Key>, machine: &Key) -> Option<Vec<T>> {
+    let labelled = cache.by_index(machine);
+    labelled.map(|(_, disk)| disk.unpack()).collect()
+}
+
+/// Adds a disk that does not have the label of a Machine.
+fn add_unlabelled<T: DeserializeOwned>(
+    cache: &Cache<Packed<T>, Key>,
+    machine: &Key,
+    disk: &Key,
+    disks: &mut Vec<T>,
+) -> Option<()> {
+    let mut labelled = cache.by_index(machine);
+    if let Some(found) = cache.get(disk)
+        && !labelled.any(|(key, _)| key == disk)
+    {
+        disks.push(found.unpack()?);
+    }
+    Some(())
+}
+
 impl Caches {
     pub(super) fn installed(&self) -> Installed {
         Installed {
@@ -57,25 +79,32 @@ impl Caches {
         let key = Key::of(&machine.metadata);
         let name = machine.spec.name.as_deref().unwrap_or(&key.name);
         let vm = Key::new(&key.namespace, name);
+        let virtual_machine = match self.virtual_machines.get(&vm) {
+            Some(vm) => Some(vm.unpack()?),
+            None => None,
+        };
+        let mut claims = unpacked(&self.claims, &key)?;
+        let mut data_volumes = unpacked(&self.data_volumes, &key)?;
+        if AdoptionRequest::of(&machine.metadata).is_some()
+            && let Some(vm) = &virtual_machine
+        {
+            // Disks to adopt do not have the Machine's label yet.
+            let vm: &ObservedVirtualMachine = vm;
+            let spec = vm.spec.value();
+            for (_, disk) in claims_of(&spec) {
+                let disk = Key::new(&key.namespace, disk);
+                add_unlabelled(&self.claims, &key, &disk, &mut claims)?;
+                add_unlabelled(&self.data_volumes, &key, &disk, &mut data_volumes)?;
+            }
+        }
         Some(Children {
-            virtual_machine: match self.virtual_machines.get(&vm) {
-                Some(vm) => Some(vm.unpack()?),
-                None => None,
-            },
+            virtual_machine,
             instance: match self.instances.get(&vm) {
                 Some(instance) => Some(instance.unpack()?),
                 None => None,
             },
-            claims: self
-                .claims
-                .by_index(&key)
-                .map(|(_, claim)| claim.unpack())
-                .collect::<Option<_>>()?,
-            data_volumes: self
-                .data_volumes
-                .by_index(&key)
-                .map(|(_, volume)| volume.unpack())
-                .collect::<Option<_>>()?,
+            claims,
+            data_volumes,
         })
     }
 

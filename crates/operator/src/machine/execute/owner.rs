@@ -1,6 +1,6 @@
 //! Reads and writes of the reconciled resource itself: finalizers and status.
 
-use api::{Machine, ObjectMeta};
+use api::{Machine, ObjectMeta, labels};
 use kube::Error;
 use plan::machine::{ErrorType, Part, Refusal};
 use serde_json::{Value, json};
@@ -35,6 +35,31 @@ pub(super) async fn apply_network(
     }
     let applied = requests.apply(&target.path(), &body).await;
     owner_result(target, applied)
+}
+
+/// Replaces the finalizer of the former operator by its index, or removes it if ours is there already.
+pub(super) async fn replace_former_finalizer(
+    requests: &Requests,
+    target: &Target,
+) -> ExecuteResult {
+    let former = labels::FORMER_FINALIZER;
+    let position = |wanted: &str| target.finalizers.iter().position(|found| found == wanted);
+    let Some(index) = position(former) else {
+        return Ok(None);
+    };
+    let own = target.owner.finalizer();
+    let path = format!("/metadata/finalizers/{index}");
+    let change = match position(own) {
+        Some(_) => json!({ "op": "remove", "path": path }),
+        None => json!({ "op": "replace", "path": path, "value": own }),
+    };
+    let operations = json!([
+        { "op": "test", "path": "/metadata/uid", "value": target.uid },
+        { "op": "test", "path": path, "value": former },
+        change,
+    ]);
+    let patched = requests.patch(&target.path(), &operations).await;
+    owner_result(target, patched.map_err(as_conflict))
 }
 
 /// Removes the finalizer by its index, whichever field manager set it.

@@ -5,13 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use api::{DeletionPolicy, Machine, MachineClass, NetworkConfiguration, core::StorageClass};
+use api::{
+    DeletionPolicy, Machine, MachineClass, NetworkConfiguration,
+    cdi::ObservedDataVolume,
+    core::{ObservedClaim, StorageClass},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use plan::machine::{Provider, References};
+use plan::machine::{AdoptionRequest, Kind as Child, Provider, References, claims_of};
 use runtime::{
     backoff::Random,
     cache::{Key, WatchScope},
@@ -25,13 +30,13 @@ use crate::{
     lists::{Progress, collect_list},
     machine::{
         caches::{Caches, Subject},
-        paths::Owner,
+        paths::{self, Owner},
         references,
         slim::Slim,
         watches::{KindEvent, Watched},
     },
     manifests::Resource,
-    requests::Requests,
+    requests::{Requests, is_code},
 };
 
 pub(super) struct Live {
@@ -162,6 +167,49 @@ impl Live {
         self.untrimmed.get(&(kind, key.clone()))
     }
 
+    /// Reads the VirtualMachines that Machines adopt and that have no label yet, with their instances and
+    /// disks.
+    pub(super) async fn read_adopted(
+        &mut self,
+        client: &Client,
+        wanted: &[(&GivenDocument, Value)],
+    ) -> Result<(), PreviewError> {
+        let requests = Requests::new(client.clone(), api::labels::MANAGER);
+        for (given, value) in wanted.iter().filter(|(it, _)| it.kind == Kind::Machine) {
+            let metadata = decode::from_value_ref(&value["metadata"]).unwrap_or_default();
+            let namespace = &given.key.namespace;
+            let name = value["spec"]["name"].as_str().unwrap_or(&given.key.name);
+            let vm = Key::new(namespace, name);
+            let is_cached = self.caches.virtual_machines.get(&vm).is_some();
+            if AdoptionRequest::of(&metadata).is_none()
+                || is_cached
+                || !self.caches.is_served(Watched::VirtualMachines)
+            {
+                continue;
+            }
+            let Some(vm) = read(&requests, Child::VirtualMachine, namespace, name).await? else {
+                continue;
+            };
+            let instance = (Child::VirtualMachineInstance, name);
+            let disks = claims_of(&vm["spec"]).flat_map(|(_, claim)| {
+                [Child::PersistentVolumeClaim, Child::DataVolume].map(|kind| (kind, claim))
+            });
+            let mut found = Vec::new();
+            for (kind, name) in disks.chain([instance]) {
+                let object = read(&requests, kind, namespace, name).await?;
+                found.extend(object.map(|object| (kind, object)));
+            }
+            found.push((Child::VirtualMachine, vm));
+            let scope = WatchScope::namespace(namespace);
+            for (kind, object) in &found {
+                if let Some(event) = child_event(*kind, object) {
+                    self.caches.on_event(&scope, event);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the StorageClasses of the documents to the caches.
     pub(super) fn overlay(&mut self, others: &[Resource]) {
         for resource in others {
@@ -192,6 +240,38 @@ fn applied_event(kind: Kind, value: &Value) -> Option<KindEvent> {
             applied::<NetworkConfiguration>(value).map(KindEvent::Network)
         }
         Kind::MachineClass => applied::<MachineClass>(value).map(KindEvent::Class),
+    }
+}
+
+/// Watch event for a child, without its version.
+fn child_event(kind: Child, value: &Value) -> Option<KindEvent> {
+    match kind {
+        Child::VirtualMachine => {
+            applied::<ObservedVirtualMachine>(value).map(KindEvent::VirtualMachine)
+        }
+        Child::VirtualMachineInstance => {
+            applied::<ObservedInstance>(value).map(KindEvent::Instance)
+        }
+        Child::PersistentVolumeClaim => applied::<ObservedClaim>(value).map(KindEvent::Claim),
+        Child::DataVolume => applied::<ObservedDataVolume>(value).map(KindEvent::DataVolume),
+        Child::NetworkAttachmentDefinition | Child::NetworkConfiguration => None,
+    }
+}
+
+/// Reads an object, if it and its kind exist.
+async fn read(
+    requests: &Requests,
+    kind: Child,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, PreviewError> {
+    match requests.get(&paths::object(kind, namespace, name)).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(PreviewError::NotListed(format!(
+            "cannot read {} {namespace}/{name}: {error}",
+            kind.as_str()
+        ))),
     }
 }
 

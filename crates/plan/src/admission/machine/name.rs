@@ -1,9 +1,12 @@
 //! Review of the VirtualMachine's name.
 
-use api::{Machine, ObjectMeta};
+use api::{Machine, ObjectMeta, labels};
 
 use super::ReviewContext;
-use crate::admission::Verdict;
+use crate::{
+    admission::Verdict,
+    machine::{AdoptionRequest, controlled_by_other, is_controlled_by_other},
+};
 
 /// Name of the VirtualMachine that a Machine requests.
 pub fn virtual_machine(machine: &Machine) -> &str {
@@ -56,13 +59,21 @@ pub(super) fn check(
                 ),
             );
         }
-    } else if context.virtual_machine.as_ref().is_some_and(is_foreign) {
-        verdict.refuse(
-            field,
-            format!(
-                "VirtualMachine {name:?} exists and does not belong to this Machine: give one of them another name"
+    } else if let Some(vm) = context.virtual_machine.as_ref().filter(|vm| is_foreign(vm)) {
+        let adopts = AdoptionRequest::of(&new.metadata).is_some();
+        match is_controlled_by_other(vm, None) {
+            Some(controller) if adopts => {
+                verdict.refuse(field, controlled_by_other(name, controller));
+            }
+            None if adopts => {}
+            _ => verdict.refuse(
+                field,
+                format!(
+                    "VirtualMachine {name:?} exists and does not belong to this Machine: give one of them another name, or annotate the Machine with {}: \"true\" to adopt it",
+                    labels::ADOPT
+                ),
             ),
-        );
+        }
     }
 }
 

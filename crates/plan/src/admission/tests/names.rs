@@ -77,7 +77,7 @@ fn a_virtual_machine_of_others_is_in_the_way(#[case] metadata: Value, #[case] is
             &verdict,
             &[(
                 "metadata.name",
-                "metadata.name: VirtualMachine \"web\" exists and does not belong to this Machine: give one of them another name",
+                "metadata.name: VirtualMachine \"web\" exists and does not belong to this Machine: give one of them another name, or annotate the Machine with vitistack.io/adopt: \"true\" to adopt it",
             )],
         );
     } else {

@@ -11,11 +11,8 @@ use api::{
 };
 
 use super::{VolumeObject, metadata};
-use crate::{
-    machine::{
-        DataVolumeContent, DiskOrigin, Identity, ResolvedDisk, ResolvedMachine, ResolvedSource,
-    },
-    naming,
+use crate::machine::{
+    DataVolumeContent, DiskOrigin, Identity, ResolvedDisk, ResolvedMachine, ResolvedSource,
 };
 
 /// The claim of a disk, or the DataVolume if CDI fills it.
@@ -24,7 +21,7 @@ use crate::{
 /// even while the operator is down. An annotation records the Machine's UID instead.
 pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeObject {
     let identity = &machine.identity;
-    let mut metadata = metadata(identity, naming::claim(&identity.name, &disk.name));
+    let mut metadata = metadata(identity, disk.claim(&identity.name));
     metadata.owner_references = None;
     metadata.annotations = identity.uid.clone().map(|uid| {
         let origin = match disk.origin {
@@ -33,9 +30,12 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
             DiskOrigin::Installer => Some(labels::INSTALLER),
         };
         let origin = origin.map(|name| (name.to_owned(), "true".to_owned()));
+        let adopted = disk.adopted_claim.as_ref();
+        let adopted = adopted.map(|_| (labels::DISK.to_owned(), disk.name.clone()));
         [(labels::MACHINE_UID.to_owned(), uid)]
             .into_iter()
             .chain(origin)
+            .chain(adopted)
             .collect()
     });
     let storage = PersistentVolumeClaimSpec {

@@ -174,7 +174,7 @@ fn disk_device(disk: &ResolvedDisk) -> DiskDevice {
 }
 
 fn volume(machine: &Identity, disk: &ResolvedDisk) -> Volume {
-    let claim = naming::claim(&machine.name, &disk.name);
+    let claim = disk.claim(&machine.name);
     Volume {
         name: disk.name.clone(),
         source: match disk.source {

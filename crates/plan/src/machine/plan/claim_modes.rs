@@ -6,10 +6,7 @@
 use api::{AccessMode, Machine, VolumeMode, core::ObservedClaim};
 
 use super::ownership::{is_terminating, name};
-use crate::{
-    machine::{Observed, ResolvedMachine},
-    naming,
-};
+use crate::machine::{Observed, ResolvedMachine, disk_name::disk_name};
 
 /// The effective access mode of a claim: ReadWriteMany if it has that, else its first.
 pub(crate) fn access_mode(claim: &ObservedClaim) -> Option<AccessMode> {
@@ -103,9 +100,11 @@ fn volume_mode_name(mode: VolumeMode) -> &'static str {
 }
 
 fn claim<'a>(observed: &Observed<'a>, disk: &str) -> Option<&'a ObservedClaim> {
-    let desired = naming::claim(name(&observed.machine.metadata), disk);
+    let machine = name(&observed.machine.metadata);
     let mut claims = observed.claims.iter();
     claims
-        .find(|claim| name(&claim.metadata) == desired && !is_terminating(&claim.metadata))
+        .find(|claim| {
+            disk_name(machine, &claim.metadata) == Some(disk) && !is_terminating(&claim.metadata)
+        })
         .copied()
 }

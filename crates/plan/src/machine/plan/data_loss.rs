@@ -14,12 +14,9 @@ use api::{
 };
 
 use super::ownership::{annotation, data_volume, is_terminating, name, uid};
-use crate::{
-    machine::{
-        Action, DiskOrigin, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk,
-        Step, switches::is_switched_on,
-    },
-    naming,
+use crate::machine::{
+    Action, DiskOrigin, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk, Step,
+    switches::is_switched_on,
 };
 
 /// Result of comparing a disk with its record.
@@ -102,7 +99,7 @@ pub(crate) fn record(
     if disk.origin == DiskOrigin::Installer {
         return None;
     }
-    let claim_name = naming::claim(machine_name, &disk.name);
+    let claim_name = disk.claim(machine_name);
     let before = recorded(observed.machine, &disk.name);
     let mut claims = observed.claims.iter();
     let claim = claims.find(|claim| name(&claim.metadata) == claim_name);

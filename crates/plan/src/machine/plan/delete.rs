@@ -13,14 +13,15 @@ use std::{
 use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
+    adoption::is_adopted,
     data_loss, disks, ledger,
-    ownership::{controller, is_own_vm, is_terminating, name, remove_owner, uid},
+    ownership::{controller, is_own_disk, is_own_vm, is_terminating, name, remove_owner, uid},
 };
 use crate::{
     Event,
     machine::{
-        Action, Age, Kind, LiveReferences, MetadataChange, Observed, Obstacle, Part, References,
-        Step, switches::is_switched_on,
+        Action, Age, ErrorType, Kind, LiveReferences, MetadataChange, Observed, Obstacle, Part,
+        References, Step, disk_name::disk_name, switches::is_switched_on,
     },
     managed, naming,
 };
@@ -101,6 +102,11 @@ impl Removal {
     }
 
     fn stop_vm(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
+        let templated = retained_in_templates(observed);
+        if !templated.is_empty() && !is_terminating(vm) {
+            self.waiting_for.extend(templated);
+            return;
+        }
         self.wait_for("VirtualMachine", vm);
         if !is_terminating(vm) {
             let message = format!("Stopping and deleting VirtualMachine {}", name(vm));
@@ -320,18 +326,16 @@ struct RetainedDisks<'a> {
     machine: &'a Machine,
     all: bool,
     listed: BTreeSet<&'a str>,
-    prefix: String,
 }
 
 impl<'a> RetainedDisks<'a> {
     fn of(observed: &Observed<'a>) -> Self {
-        let Machine { metadata, spec, .. } = observed.machine;
+        let Machine { spec, .. } = observed.machine;
         let listed = spec.disks.iter().flatten();
         Self {
             machine: observed.machine,
             all: spec.deletion_policy == Some(DeletionPolicy::Retain),
             listed: listed.map(|disk| disk.name.as_str()).collect(),
-            prefix: naming::claim(name(metadata), ""),
         }
     }
 
@@ -344,10 +348,44 @@ impl<'a> RetainedDisks<'a> {
     /// Whether a disk was removed from `spec.disks` so shortly before the deletion that its deletion
     /// policy is not recorded.
     fn was_removed(&self, disk: &ObjectMeta) -> bool {
-        let disk_name = name(disk).strip_prefix(&self.prefix);
+        let disk_name = disk_name(name(&self.machine.metadata), disk);
         is_switched_on(disk, labels::LISTED_DISK)
             && disk_name.is_some_and(|disk| !self.listed.contains(disk))
     }
+}
+
+/// Obstacles to deleting an adopted VirtualMachine: KubeVirt deletes the disks that its templates created
+/// with it, also those that the Machine retains.
+fn retained_in_templates(observed: &Observed<'_>) -> Vec<Obstacle> {
+    let Some(vm) = observed
+        .virtual_machine
+        .filter(|vm| is_adopted(&vm.metadata))
+    else {
+        return Vec::new();
+    };
+    let spec = vm.spec.value();
+    let templates = spec["dataVolumeTemplates"].as_array();
+    let templates = templates.into_iter().flatten();
+    let templates: BTreeSet<&str> = templates
+        .filter_map(|template| template["metadata"]["name"].as_str())
+        .collect();
+    let kept = RetainedDisks::of(observed);
+    let claims = observed.claims.iter().map(|claim| &claim.metadata);
+    claims
+        .filter(|claim| is_own_disk(claim, observed.machine) && templates.contains(name(claim)))
+        .filter(|claim| disks::is_retained(claim) || kept.has(claim))
+        .map(|claim| {
+            Obstacle::error(
+                Part::Storage,
+                ErrorType::DiskInUse,
+                format!(
+                    "PersistentVolumeClaim {} is to be kept, and KubeVirt deletes it with VirtualMachine {}, whose dataVolumeTemplates created it: remove metadata.ownerReferences from the VirtualMachine to keep both, or set spec.deletionPolicy of this Machine to Delete",
+                    name(claim),
+                    name(&vm.metadata)
+                ),
+            )
+        })
+        .collect()
 }
 
 /// The disks that are deleted with the Machine.

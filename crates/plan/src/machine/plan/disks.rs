@@ -16,11 +16,11 @@ use api::{
     labels,
 };
 
+use self::growth::grown;
 pub(in crate::machine) use self::retain::is_retained;
 pub(crate) use self::{growth::NotExpandable, standing::Standing};
-use self::{growth::grown, objects::change_metadata};
 pub(super) use self::{
-    objects::{delete, is_cached, own_disks, remove_owner_references},
+    objects::{change_metadata, delete, is_cached, own_disks, remove_owner_references},
     removed::{delete_removed_disks, is_installer, is_to_be_deleted, record_removed},
     retain::retain,
 };
@@ -36,7 +36,7 @@ use crate::{
         Action, ErrorType, Kind, MetadataChange, Object, Observed, Obstacle, Part, ResolvedDisk,
         ResolvedMachine, Step, VolumeObject,
     },
-    managed, naming,
+    managed,
 };
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Disks {
         disk: &ResolvedDisk,
         volume: VolumeObject,
     ) {
-        let claim_name = naming::claim(name(&observed.machine.metadata), &disk.name);
+        let claim_name = disk.claim(name(&observed.machine.metadata));
         let claim = find_claim(observed, &claim_name);
         let labels = match &volume {
             VolumeObject::Claim(desired) => &desired.metadata.labels,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The controller owner reference.
-fn controller_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+pub(super) fn controller_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true))
 }

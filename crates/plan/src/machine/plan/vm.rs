@@ -15,6 +15,7 @@ use api::{
 use serde_json::Value;
 
 use super::{
+    adoption,
     compare::{self, differences},
     ownership::{annotation, is_of_predecessor, is_own_vm, is_terminating, name, uid},
 };
@@ -125,6 +126,11 @@ pub(super) fn desired(
     );
     let machine = observed.machine.metadata.uid.clone();
     annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
+    let adopted = existing.filter(|existing| adoption::is_adopted(&existing.vm.metadata));
+    if let Some(existing) = adopted {
+        annotations.insert(labels::ADOPTED.to_owned(), "true".to_owned());
+        adoption::inherit(&mut vm, observed.machine, existing);
+    }
     let template = &mut vm.spec.template;
     template
         .metadata
@@ -364,7 +370,9 @@ pub(super) fn step(
         .any(|difference| difference.path.ends_with(labels::APPLIED));
     keep_identity(&mut desired, existing);
     let vm_uid = uid(&existing.vm.metadata);
-    let created_at = managed::created_at(&existing.vm.metadata);
+    // Of an adopted VirtualMachine somebody else created the fields, under whatever name.
+    let created_at = managed::created_at(&existing.vm.metadata)
+        .filter(|_| !adoption::is_adopted(&existing.vm.metadata));
     if owner_is_missing {
         let message = format!(
             "VirtualMachine {} was changed by somebody else: put back metadata.ownerReferences",

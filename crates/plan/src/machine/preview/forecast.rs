@@ -167,7 +167,13 @@ impl Forecast {
 fn notes(record: &Record, baseline: Option<&Record>, is_given: bool) -> Vec<String> {
     let outdated_class = record.outdated_class.iter();
     let waits = record.waits.iter().filter(|_| is_given);
-    outdated_class
+    let differences = record.differences.iter().map(|field| {
+        format!(
+            "differs, and stays as it is until {} is \"apply\": {field}",
+            labels::ADOPT
+        )
+    });
+    let notes: Vec<String> = outdated_class
         .chain(waits)
         .filter(|note| {
             !baseline.is_some_and(|baseline| {
@@ -175,6 +181,10 @@ fn notes(record: &Record, baseline: Option<&Record>, is_given: bool) -> Vec<Stri
             })
         })
         .cloned()
+        .collect();
+    notes
+        .into_iter()
+        .chain(differences.filter(|_| is_given))
         .collect()
 }
 

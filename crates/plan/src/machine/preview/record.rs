@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{Time, core::ClaimPhase};
+use api::{Time, core::ClaimPhase, labels};
 use serde_json::{Value, json};
 
 use super::Secrets;
@@ -35,6 +35,8 @@ pub(super) struct Record {
     pub(super) problems: Vec<String>,
     /// Obstacles in the last plan that resolve by themselves.
     pub(super) waits: Vec<String>,
+    /// Fields in which an adopted VirtualMachine differs and stays as it is.
+    pub(super) differences: Vec<String>,
     /// Message of the condition that the size is not that of the class.
     pub(super) outdated_class: Option<String>,
     /// Whether the Secret with user data could not be read.
@@ -169,6 +171,7 @@ impl<'a> Recorder<'a> {
         let Some(machine) = self.simulation.machine(id) else {
             record.problems.clear();
             record.waits.clear();
+            record.differences.clear();
             record.outdated_class = None;
             return None;
         };
@@ -178,7 +181,7 @@ impl<'a> Recorder<'a> {
             let foreign = self.foreign_references.get(&id.namespace);
             references(&self.simulation, foreign, &id.namespace)
         });
-        let plan = self.simulation.observe(id, secrets, |observed| {
+        let mut plan = self.simulation.observe(id, secrets, |observed| {
             let observed = Observed {
                 references: references.as_ref().map(|found| LiveReferences {
                     found,
@@ -203,6 +206,15 @@ impl<'a> Recorder<'a> {
         record.problems = errors.chain(wrong).collect();
         record.waits = waits.iter().map(|it| it.message.clone()).collect();
         record.outdated_class = condition(plan.status.conditions.as_deref(), "MachineClassCurrent");
+        record.differences.clone_from(&plan.differences);
+        let reads = |step: &Step| matches!(step.action, Action::LabelAdopted { .. });
+        if plan.steps.iter().any(reads) {
+            plan.steps.clear();
+            record.waits.push(format!(
+                "there is no VirtualMachine to adopt: to create one, remove the annotation {}",
+                labels::ADOPT
+            ));
+        }
         Some(plan)
     }
 
@@ -236,7 +248,10 @@ impl<'a> Recorder<'a> {
         };
         let affected = self.simulation.affected(&written);
         match action {
-            Action::AddFinalizer | Action::RemoveFinalizer | Action::ApplyNetwork { .. } => {
+            Action::AddFinalizer
+            | Action::ReplaceFormerFinalizer
+            | Action::RemoveFinalizer
+            | Action::ApplyNetwork { .. } => {
                 return affected;
             }
             Action::Delete { kind, name, .. } => self.on_delete(subject, kind, &name),

@@ -257,6 +257,7 @@ impl Resolver<'_> {
                     Some(_) => DiskOrigin::Listed,
                     None => DiskOrigin::Size,
                 },
+                adopted_claim: None,
             },
         })
     }

@@ -68,6 +68,7 @@ pub(super) fn add(machine: &Machine, disks: &mut Disks, findings: &mut Findings)
         source: ResolvedSource::DataVolume(content),
         boot_order: None,
         origin: DiskOrigin::Installer,
+        adopted_claim: None,
     };
     disks.found.push(Candidate {
         resolved,

@@ -20,8 +20,8 @@ use crate::{
     Id,
     admission::machine::mac_addresses,
     machine::{
-        CloneSources, CloudInitObjects, CloudInitSecret, KeptInterface, Kind, Known, Observed,
-        Surroundings, network_namespace, vlan_of,
+        AdoptionRequest, CloneSources, CloudInitObjects, CloudInitSecret, KeptInterface, Kind,
+        Known, Observed, Surroundings, claims_of, network_namespace, vlan_of,
     },
     network,
     served_fields::ServedFields,
@@ -142,21 +142,32 @@ impl Simulation {
             let id = child(kind, namespace, name);
             self.get(&id)
         };
+        let virtual_machine: Option<ObservedVirtualMachine> = match named(Kind::VirtualMachine) {
+            Some(vm) => Some(decode::from_value_ref(vm).ok()?),
+            None => None,
+        };
+        let adopted = virtual_machine
+            .as_ref()
+            .filter(|_| AdoptionRequest::of(&machine.metadata).is_some());
+        let adopted = adopted.map(|vm| vm.spec.value()).unwrap_or_default();
+        // Disks to adopt do not have the Machine's label yet.
+        let disks = |kind: Kind| {
+            let ids = claims_of(&adopted).map(|(_, claim)| child(kind, namespace, claim));
+            let ids: BTreeSet<Id> = ids.chain(of(kind).cloned()).collect();
+            ids.into_iter().filter(|id| self.get(id).is_some())
+        };
         Some(Children {
-            virtual_machine: match named(Kind::VirtualMachine) {
-                Some(vm) => Some(decode::from_value_ref(vm).ok()?),
-                None => None,
-            },
             instance: match named(Kind::VirtualMachineInstance) {
                 Some(instance) => Some(decode::from_value_ref(instance).ok()?),
                 None => None,
             },
-            claims: of(Kind::PersistentVolumeClaim)
-                .map(|id| self.read(id))
+            claims: disks(Kind::PersistentVolumeClaim)
+                .map(|id| self.read(&id))
                 .collect::<Option<_>>()?,
-            data_volumes: of(Kind::DataVolume)
-                .map(|id| self.read(id))
+            data_volumes: disks(Kind::DataVolume)
+                .map(|id| self.read(&id))
                 .collect::<Option<_>>()?,
+            virtual_machine,
             attachments: attachments.filter_map(|id| self.read(&id)).collect(),
             ledger: self.read(&child(Kind::NetworkConfiguration, namespace, &id.name)),
         })

@@ -5,7 +5,8 @@ use api::{cdi::DataVolumePhase, condition, core::ClaimPhase, kubevirt::ObservedV
 use super::{
     super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
-        nothing_to_boot, plan::ledger,
+        nothing_to_boot,
+        plan::{adoption::KeptSpec, ledger},
     },
     ClassMismatch, Resolved,
     failure::{self, Failures},
@@ -33,6 +34,7 @@ pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> Ve
         data_lost(view),
         annotations(view),
         bootable(view),
+        kept_spec(view),
     ];
     conditions.into_iter().flatten().collect()
 }
@@ -46,6 +48,9 @@ pub(super) fn is_stale(view: &View<'_>, type_: &str) -> bool {
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
         reason::DATA_LOST => view.input.resolved.machine().is_some() && data_lost(view).is_none(),
         reason::ANNOTATIONS_VALID => annotations(view).is_none(),
+        reason::SPEC_APPLIED => {
+            view.input.resolved.machine().is_some() && view.input.kept_spec.is_none()
+        }
         reason::BOOTABLE => view.input.resolved.machine().is_some() && bootable(view).is_none(),
         _ => false,
     }
@@ -68,6 +73,17 @@ fn bootable(view: &View<'_>) -> Option<ConditionUpdate> {
     Some(ConditionUpdate::as_false(
         reason::BOOTABLE,
         "NothingToBoot",
+        message,
+    ))
+}
+
+/// Present only while the spec of an adopted VirtualMachine stays as it is.
+fn kept_spec(view: &View<'_>) -> Option<ConditionUpdate> {
+    let KeptSpec { reason, message } = view.input.kept_spec?;
+    let message = conditions::bounded(message.clone());
+    Some(ConditionUpdate::as_false(
+        reason::SPEC_APPLIED,
+        reason,
         message,
     ))
 }
@@ -199,7 +215,7 @@ pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<Stri
     let names = machine
         .disks
         .iter()
-        .map(|disk| naming::claim(&machine.identity.name, &disk.name));
+        .map(|disk| disk.claim(&machine.identity.name));
     let missing: Vec<String> = names.filter(|name| !is_bound(name)).collect();
     if missing.is_empty() {
         return None;

@@ -209,6 +209,7 @@ impl World {
             vm_is_outdated: self.vm_is_outdated,
             removal_is_pending: false,
             ignored_modes: &[],
+            kept_spec: None,
             now: &self.now,
         })
     }

@@ -10,7 +10,7 @@ use api::{
 };
 
 use super::{Resolved, StatusInput, reason};
-use crate::{conditions, managed, naming};
+use crate::{conditions, managed};
 
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
             Resolved::Valid(machine) => machine
                 .disks
                 .iter()
-                .map(|disk| naming::claim(&machine.identity.name, &disk.name))
+                .map(|disk| disk.claim(&machine.identity.name))
                 .collect(),
             Resolved::Invalid(_) | Resolved::Terminating => BTreeSet::new(),
         };

@@ -52,7 +52,7 @@ pub(in crate::machine::plan) fn own_disks<'a>(
     })
 }
 
-pub(super) fn change_metadata(
+pub(in crate::machine::plan) fn change_metadata(
     kind: Kind,
     disk: &ObjectMeta,
     change: MetadataChange,

@@ -14,6 +14,7 @@ use crate::{
     machine::{
         Age, DiskOrigin, Kind, LiveReferences, MetadataChange, Observed, Obstacle, ResolvedDisk,
         ResolvedMachine, Step,
+        disk_name::disk_name,
         plan::{
             data_loss::is_recorded,
             delete::{in_use, observe_references},
@@ -93,11 +94,11 @@ pub(in crate::machine::plan) fn record_removed(
     observed: &Observed<'_>,
     machine: &ResolvedMachine,
 ) -> Vec<Step> {
-    let prefix = naming::claim(name(&observed.machine.metadata), "");
+    let of = name(&observed.machine.metadata);
     let reported: Vec<&str> = own_disks(observed).map(|(_, disk)| name(disk)).collect();
     let mut steps = Vec::new();
     for (kind, object) in objects(observed) {
-        let Some(disk) = name(object).strip_prefix(&prefix) else {
+        let Some(disk) = disk_name(of, object) else {
             continue;
         };
         if !is_own_disk(object, observed.machine) || is_terminating(object) {
@@ -212,7 +213,7 @@ pub(in crate::machine::plan) fn delete_removed_disks(
     existing: Option<&ExistingVm<'_>>,
 ) -> Removed {
     let mut removed = Removed::default();
-    let prefix = naming::claim(name(&observed.machine.metadata), "");
+    let of = name(&observed.machine.metadata);
     let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
     let plugged = volumes.unwrap_or_default().iter();
     let mut attached: BTreeSet<&str> = plugged.map(|volume| volume.name.as_str()).collect();
@@ -220,7 +221,7 @@ pub(in crate::machine::plan) fn delete_removed_disks(
     attached.extend(existing.into_iter().flat_map(ExistingVm::volume_names));
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
-            let disk = name(metadata).strip_prefix(&prefix);
+            let disk = disk_name(of, metadata);
             // The status must drop the disk first. Otherwise it would be reported as lost if it is
             // listed again.
             disk.is_some_and(|disk| {
