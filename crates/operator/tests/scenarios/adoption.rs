@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::labels;
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use crate::{
@@ -92,6 +92,9 @@ fn adopts(value: &str) -> Value {
 async fn create_go_made(scenario: &Scenario, name: &str) {
     let labels = managed(name);
     scenario.create("Machine", machine(name, &json!({}))).await;
+    let status = Patch::Merge(json!({ "status": { "phase": "Running", "state": "Running" } }));
+    let (machines, params) = (scenario.api("Machine"), PatchParams::default());
+    machines.patch_status(name, &params, &status).await.unwrap();
     scenario.create(CLAIM, claim(name, &labels)).await;
     let vm = virtual_machine(name, &labels, &[("disk-0", name)]);
     scenario.create("VirtualMachine", vm).await;
