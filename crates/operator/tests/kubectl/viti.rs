@@ -59,7 +59,10 @@ fn virtual_machine(name: &str, labels: &Value) -> [Value; 2] {
 /// Blocks of commands.
 fn blocks() -> Vec<String> {
     let page = fs::read_to_string(crate::root().join("docs/viti.md")).unwrap();
-    let blocks = page.split("```sh\n").skip(1);
+    let (_, moving) = page
+        .split_once("\n## Moving from the Go operator\n")
+        .unwrap();
+    let blocks = moving.split("```sh\n").skip(1);
     let blocks = blocks.map(|block| block.split("```").next().unwrap().to_owned());
     blocks.collect()
 }
