@@ -79,6 +79,9 @@ pub const RESTARTED_INSTANCE: &str = "vitistack.io/restarted-instance";
 /// Annotation on a VirtualMachine: the UID of the instance that ran when the operator last stopped it.
 pub const STOPPED_INSTANCE: &str = "vitistack.io/stopped-instance";
 
+/// Annotation on a VirtualMachine: the UID of the instance that ran when somebody else last stopped it.
+pub const HALTED_INSTANCE: &str = "vitistack.io/halted-instance";
+
 /// Annotation on an instance: digest of the cloud-init data it started with.
 pub const CLOUD_INIT: &str = "vitistack.io/cloud-init";
 
@@ -111,18 +114,19 @@ pub const BOOT_SOURCE: &str = "kubevirt.io/boot-source";
 pub const BOOT_SOURCE_TYPE: &str = "kubevirt.io/boot-source-type";
 
 /// Annotations of a VirtualMachine that only record the operator's state. No report of a change names them.
-pub const INTERNAL: [&str; 6] = [
+pub const INTERNAL: [&str; 7] = [
     APPLIED,
     CLASS_SNAPSHOT,
     RESTARTED_AT,
     RESTARTED_INSTANCE,
     STOPPED_INSTANCE,
+    HALTED_INSTANCE,
     MACHINE_UID,
 ];
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 18] = [
+pub const RESERVED: [&str; 19] = [
     MANAGED_BY,
     MACHINE,
     SOURCE_MACHINE,
@@ -140,6 +144,7 @@ pub const RESERVED: [&str; 18] = [
     RESTARTED_AT,
     RESTARTED_INSTANCE,
     STOPPED_INSTANCE,
+    HALTED_INSTANCE,
     CLOUD_INIT,
 ];
 

@@ -62,21 +62,43 @@ fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
     assert_eq!(written(&world), Some(Some("PutBack")));
 }
 
+/// An annotation of the VirtualMachine that the plan applies.
+fn applied_annotation(world: &World, name: &str) -> Option<String> {
+    let steps = world.plan().steps.into_iter();
+    let mut applied = steps.filter_map(|step| match step.action {
+        Action::Apply {
+            object: Object::VirtualMachine(vm),
+            ..
+        } => Some(vm),
+        _ => None,
+    });
+    let annotations = applied.next()?.metadata.annotations?;
+    annotations.get(name).cloned()
+}
+
+#[test]
+fn a_start_after_a_foreign_stop_records_the_instance_that_ends() {
+    let mut world = World::running();
+    world.adopt_written_vm();
+    let recorded = |world: &World| applied_annotation(world, labels::HALTED_INSTANCE);
+    assert_eq!(recorded(&world), None);
+    world.vm["spec"]["runStrategy"] = "Halted".into();
+    assert_eq!(recorded(&world).as_deref(), Some("uid-instance"));
+    let annotations = &mut world.vm["metadata"]["annotations"];
+    annotations[labels::STOPPED_INSTANCE] = "uid-instance".into();
+    assert_eq!(recorded(&world), None, "the operator stopped it");
+    // Another write keeps the record.
+    let annotations = &mut world.vm["metadata"]["annotations"];
+    annotations[labels::HALTED_INSTANCE] = "uid-instance".into();
+    world.vm["spec"]["runStrategy"] = "Always".into();
+    world.machine["spec"]["powerState"] = "Stopped".into();
+    assert_eq!(recorded(&world).as_deref(), Some("uid-instance"));
+}
+
 #[test]
 fn a_stop_records_the_instance_that_it_ends() {
     let mut world = World::running();
-    let recorded = |world: &World| {
-        let steps = world.plan().steps.into_iter();
-        let mut applied = steps.filter_map(|step| match step.action {
-            Action::Apply {
-                object: Object::VirtualMachine(vm),
-                ..
-            } => Some(vm),
-            _ => None,
-        });
-        let annotations = applied.next()?.metadata.annotations?;
-        annotations.get(labels::STOPPED_INSTANCE).cloned()
-    };
+    let recorded = |world: &World| applied_annotation(world, labels::STOPPED_INSTANCE);
     assert_eq!(recorded(&world), None);
     world.machine["spec"]["powerState"] = "Stopped".into();
     let instance = world.instance["metadata"]["uid"]

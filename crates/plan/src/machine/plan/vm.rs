@@ -63,6 +63,11 @@ impl<'a> ExistingVm<'a> {
         })
     }
 
+    fn is_halted(&self) -> bool {
+        let strategy = self.spec.get("runStrategy");
+        strategy.is_some_and(|strategy| strategy == "Halted")
+    }
+
     fn is_hotpluggable(&self, disk: &str) -> bool {
         let volume = self.volumes().find(|volume| volume["name"] == disk);
         volume.is_some_and(|volume| {
@@ -124,6 +129,7 @@ pub(super) fn desired(
         stopped_instance(&vm, observed, existing)
             .map(|uid| (labels::STOPPED_INSTANCE.to_owned(), uid.to_owned())),
     );
+    let halted = halted_instance(&vm, observed, existing);
     let machine = observed.machine.metadata.uid.clone();
     annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
     let adopted = existing.filter(|existing| adoption::is_adopted(&existing.vm.metadata));
@@ -156,19 +162,26 @@ pub(super) fn desired(
         unplug_removed(&mut template.spec, observed, existing);
     }
     if let Some(existing) = existing.filter(|existing| is_of_earlier_release(existing)) {
-        let unlabelled = sealed(without_copied_labels(vm.clone()), annotations.clone());
+        let unlabelled = without_copied_labels(vm.clone());
+        let unlabelled = sealed(unlabelled, annotations.clone(), halted);
         if differences("", &found(existing), &body(&unlabelled)).is_empty() {
             return unlabelled;
         }
     }
-    sealed(vm, annotations)
+    sealed(vm, annotations, halted)
 }
 
-/// Adds the annotations, with a digest of everything that is applied.
-fn sealed(mut vm: VirtualMachine, mut annotations: BTreeMap<String, String>) -> VirtualMachine {
+/// Adds the annotations, with a digest of everything that the Machine asks for. The record of a stop by
+/// somebody else is not part of it.
+fn sealed(
+    mut vm: VirtualMachine,
+    mut annotations: BTreeMap<String, String>,
+    halted: Option<&str>,
+) -> VirtualMachine {
     let body = serde_json::json!({ "annotations": annotations, "labels": vm.metadata.labels, "spec": vm.spec });
     let digest = compare::digest([body.to_string().as_bytes()]);
     annotations.insert(labels::APPLIED.to_owned(), digest);
+    annotations.extend(halted.map(|uid| (labels::HALTED_INSTANCE.to_owned(), uid.to_owned())));
     vm.metadata.annotations = Some(annotations);
     vm
 }
@@ -285,15 +298,31 @@ fn stopped_instance<'a>(
     existing: Option<&ExistingVm<'a>>,
 ) -> Option<&'a str> {
     let existing = existing?;
-    let stops = desired.spec.run_strategy == RunStrategy::Halted
-        && existing
-            .spec
-            .get("runStrategy")
-            .is_none_or(|found| found != "Halted");
-    if stops {
+    if desired.spec.run_strategy == RunStrategy::Halted && !existing.is_halted() {
         observed.instance?.metadata.uid.as_deref()
     } else {
         annotation(&existing.vm.metadata, labels::STOPPED_INSTANCE)
+    }
+}
+
+/// The instance that ran when somebody else last stopped the VirtualMachine. The start that the operator
+/// writes then records it, since the instance may end before it is observed to be deleted.
+fn halted_instance<'a>(
+    desired: &VirtualMachine,
+    observed: &Observed<'a>,
+    existing: Option<&ExistingVm<'a>>,
+) -> Option<&'a str> {
+    let existing = existing?;
+    let recorded = annotation(&existing.vm.metadata, labels::HALTED_INSTANCE);
+    if desired.spec.run_strategy == RunStrategy::Halted || !existing.is_halted() {
+        return recorded;
+    }
+    let running = observed.instance?.metadata.uid.as_deref();
+    let stopped = annotation(&existing.vm.metadata, labels::STOPPED_INSTANCE);
+    if running == stopped {
+        recorded
+    } else {
+        running
     }
 }
 

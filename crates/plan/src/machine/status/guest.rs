@@ -127,6 +127,9 @@ fn end_of(view: &View<'_>, instance: &ObservedInstance, is_terminating: bool) ->
     if instance.status.evacuation_node_name.is_some() {
         return StopCause::Evicted;
     }
+    if view.is_halted_by_other(instance) {
+        return StopCause::Other;
+    }
     // A guest whose pod is evicted shuts down like one that is shut down from inside.
     let is_final = instance.status.phase.is_final();
     let was_evicted = matches!(view.old_reason(), Some(reason::EVICTED | reason::NODE_LOST));

@@ -96,10 +96,18 @@ impl<'a> View<'a> {
 
     /// Whether the operator ended this instance, for a restart or a stop.
     pub(super) fn is_ended_by_operator(&self, instance: &ObservedInstance) -> bool {
+        self.is_recorded(instance, labels::RESTARTED_INSTANCE)
+            || self.is_recorded(instance, labels::STOPPED_INSTANCE)
+    }
+
+    /// Whether somebody else stopped the VirtualMachine of this instance.
+    pub(super) fn is_halted_by_other(&self, instance: &ObservedInstance) -> bool {
+        self.is_recorded(instance, labels::HALTED_INSTANCE)
+    }
+
+    fn is_recorded(&self, instance: &ObservedInstance, annotation: &str) -> bool {
         let annotations = self.vm.and_then(|vm| vm.metadata.annotations.as_ref());
-        [labels::RESTARTED_INSTANCE, labels::STOPPED_INSTANCE]
-            .iter()
-            .filter_map(|label| annotations?.get(*label))
-            .any(|ended| Some(ended) == instance.metadata.uid.as_ref())
+        let recorded = annotations.and_then(|all| all.get(annotation));
+        recorded.is_some() && recorded == instance.metadata.uid.as_ref()
     }
 }

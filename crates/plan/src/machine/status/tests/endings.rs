@@ -85,6 +85,24 @@ fn ended_as_requested(#[case] label: &str) {
     assert_eq!(world.events, ["Started: Running on n1"]);
 }
 
+#[rstest]
+#[case("Succeeded")]
+#[case("Failed")]
+fn stopped_by_somebody_else_and_ended_before_its_deletion_was_observed(#[case] phase: &str) {
+    let mut world = World::running(json!({}));
+    let annotations = [(labels::HALTED_INSTANCE.to_owned(), "i1".to_owned())];
+    world.vm.as_mut().unwrap().metadata.annotations = Some(annotations.into());
+    phase_of_instance(&mut world, phase);
+    world.reconcile();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False StoppedByOther".to_owned())
+    );
+    world.end_instance();
+    world.reconcile();
+    assert_eq!(world.ready(), "False StoppedByOther");
+}
+
 #[test]
 fn stopped_as_requested_and_started_again_before_it_was_down() {
     let mut world = World::running(json!({}));
