@@ -72,16 +72,13 @@ impl Args {
             let Some(manifest) = report.ok(manifest(imported)) else {
                 return Outcome::Problems;
             };
-            match &self.output {
-                Some(directory) => {
-                    if report.ok(write(directory, name, &manifest)).is_none() {
-                        return Outcome::Problems;
-                    }
+            if let Some(directory) = &self.output {
+                if report.ok(write(directory, name, &manifest)).is_none() {
+                    return Outcome::Problems;
                 }
-                None => {
-                    text.push_str("---\n");
-                    text.push_str(&manifest);
-                }
+            } else {
+                text.push_str("---\n");
+                text.push_str(&manifest);
             }
         }
         if imported.is_empty() {

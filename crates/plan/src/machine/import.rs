@@ -240,30 +240,25 @@ impl<'a> Import<'a> {
     fn disk(&mut self, device: &Value, name: &str, claim: &str, is_boot: bool) -> Value {
         let path = format!("spec.template.spec.domain.devices.disks[{name}]");
         let mut disk = json!({ "name": name });
-        match self.source.claims.get(claim) {
-            Some(found) => {
-                let spec = &found["spec"];
-                disk["size"] = spec["resources"]["requests"]["storage"].clone();
-                let fields = [
-                    ("storageClass", &spec["storageClassName"]),
-                    ("accessMode", &spec["accessModes"][0]),
-                    ("volumeMode", &spec["volumeMode"]),
-                ];
-                for (field, value) in fields {
-                    if value.as_str().is_some_and(|it| !it.is_empty()) {
-                        disk[field] = value.clone();
-                    }
+        if let Some(found) = self.source.claims.get(claim) {
+            let spec = &found["spec"];
+            disk["size"] = spec["resources"]["requests"]["storage"].clone();
+            let fields = [
+                ("storageClass", &spec["storageClassName"]),
+                ("accessMode", &spec["accessModes"][0]),
+                ("volumeMode", &spec["volumeMode"]),
+            ];
+            for (field, value) in fields {
+                if value.as_str().is_some_and(|it| !it.is_empty()) {
+                    disk[field] = value.clone();
                 }
             }
-            None => {
-                disk["size"] = "1Gi".into();
-                self.warn(
-                    &path,
-                    format!(
-                        "PersistentVolumeClaim {claim} does not exist: set the size of the disk"
-                    ),
-                );
-            }
+        } else {
+            disk["size"] = "1Gi".into();
+            self.warn(
+                &path,
+                format!("PersistentVolumeClaim {claim} does not exist: set the size of the disk"),
+            );
         }
         let target = ["cdrom", "disk", "lun"]
             .into_iter()
@@ -439,9 +434,12 @@ impl<'a> Import<'a> {
 
     /// Kinds of devices in the order in which the guest boots from them, if there are several devices.
     fn boot_order(&self) -> Option<Value> {
-        let kind = |device: &Value| match device["cdrom"].is_object() {
-            true => "cdrom",
-            false => "disk",
+        let kind = |device: &Value| {
+            if device["cdrom"].is_object() {
+                "cdrom"
+            } else {
+                "disk"
+            }
         };
         let disks = self.list("/domain/devices/disks");
         let disks = disks.map(|device| (device["bootOrder"].as_u64(), kind(device)));
@@ -519,7 +517,10 @@ impl<'a> Import<'a> {
             self.warn("metadata", "the VirtualMachine cannot be read");
             return;
         };
-        parsed.metadata.namespace = found.metadata.namespace.clone();
+        parsed
+            .metadata
+            .namespace
+            .clone_from(&found.metadata.namespace);
         match resolve(&parsed, &Surroundings::default()) {
             Ok(resolution) => {
                 let resolved = resolution.machine;

@@ -100,7 +100,7 @@ pub(super) fn with_adopted_claims(
         let mut claims = observed.claims.iter().map(|claim| &claim.metadata);
         let adopted = claims
             .find(|claim| is_annotated(claim) && disk_name(own, claim) == Some(disk.name.as_str()))
-            .map(|claim| name(claim));
+            .map(name);
         let lost = recorded().find(|it| it.name == disk.name && !it.uuid.is_empty());
         let claim = adopted.or(lost.map(|it| it.pvc_name.as_str()));
         disk.adopted_claim = claim
