@@ -186,6 +186,11 @@ impl PlanBuilder {
             Stage::Apply if self.may_apply(observed, machine) => {}
             Stage::Apply => return,
         }
+        // Nothing is created beside a VirtualMachine that may be adopted later.
+        if let Some(obstacle) = adoption::foreign(observed) {
+            self.obstacles.push(obstacle);
+            return;
+        }
         self.ensure_finalizer(observed);
         self.steps.extend(disks::remove_owner_references(observed));
         let removal_records = disks::record_removed(observed, machine);

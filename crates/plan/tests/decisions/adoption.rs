@@ -262,8 +262,10 @@ fn what_another_controller_owns_is_not_adopted() {
     world.claims[0]["metadata"]["labels"][labels::MACHINE] = "db".into();
     assert_eq!(world.plan().steps, []);
 
+    // Without the annotation nothing is created beside it, either.
     let mut world = go_made();
     world.machine["metadata"]["annotations"] = json!({});
+    assert_eq!(world.plan().steps, []);
     assert_eq!(
         world.plan().obstacles[0].error_type.unwrap().as_str(),
         "ForeignObject"

@@ -27,7 +27,7 @@ use self::disks::{adopt_disks, missing};
 pub(super) use self::inherit::inherit;
 use super::{
     PlanBuilder,
-    disks::change_metadata,
+    disks::{change_metadata, own_disks},
     ownership::{annotation, controller_reference, is_own_vm, is_terminating, name, uid},
     vm::{self, ExistingVm},
 };
@@ -354,6 +354,15 @@ impl PlanBuilder {
         });
         self.differences = found.iter().map(ToString::to_string).collect();
     }
+}
+
+/// The obstacle to everything that a Machine needs: the VirtualMachine of its name is that of somebody else,
+/// such as of another operator of the Viti stack, and has never been the Machine's.
+pub(super) fn foreign(observed: &Observed<'_>) -> Option<Obstacle> {
+    let vm = &observed.virtual_machine?.metadata;
+    let is_new = own_disks(observed).next().is_none();
+    (is_new && controller_reference(vm).is_none()).then_some(())?;
+    vm::obstacle(observed).filter(|it| it.error_type == Some(ErrorType::ForeignObject))
 }
 
 /// Message about a VirtualMachine that somebody else controls.
