@@ -47,20 +47,20 @@ pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
 pub const LISTED_DISK: &str = "vitistack.io/listed-disk";
 
 /// Annotation on the volume of an installer image: `"true"`. It contains no user's data, so it is deleted
-/// once it is ejected and nobody uses it.
+/// once it is ejected and no one uses it.
 pub const INSTALLER: &str = "vitistack.io/installer-image";
 
 /// Label on a disk that outlives its Machine on purpose: `"true"`.
 pub const RETAINED: &str = "vitistack.io/retained";
 
 /// Annotation on a disk that was removed from its Machine under `deletionPolicy: Delete`: `"true"`. It
-/// is deleted once nobody uses it, even if the policy changes.
+/// is deleted once no one uses it, even if the policy changes.
 pub const DELETE_WHEN_DETACHED: &str = "vitistack.io/delete-when-detached";
 
 /// Annotation on a VirtualMachine: digest of the last apply, to detect removed fields.
 pub const APPLIED: &str = "vitistack.io/applied";
 
-/// Annotation on a VirtualMachine that somebody else created: `"true"`. Without [`APPLIED`] its spec is as
+/// Annotation on a VirtualMachine that someone else created: `"true"`. Without [`APPLIED`] its spec is as
 /// it was found.
 pub const ADOPTED: &str = "vitistack.io/adopted";
 
@@ -79,7 +79,7 @@ pub const RESTARTED_INSTANCE: &str = "vitistack.io/restarted-instance";
 /// Annotation on a VirtualMachine: the UID of the instance that ran when the operator last stopped it.
 pub const STOPPED_INSTANCE: &str = "vitistack.io/stopped-instance";
 
-/// Annotation on a VirtualMachine: the UID of the instance that ran when somebody else last stopped it.
+/// Annotation on a VirtualMachine: the UID of the instance that ran when someone else last stopped it.
 pub const HALTED_INSTANCE: &str = "vitistack.io/halted-instance";
 
 /// Annotation on an instance: digest of the cloud-init data it started with.

@@ -233,7 +233,7 @@ fn machines() -> Vec<Scenario> {
     ]
 }
 
-/// A Machine on the network of a NetworkNamespace, which appears later. Then somebody strips, deletes and
+/// A Machine on the network of a NetworkNamespace, which appears later. Then someone strips, deletes and
 /// edits what the operator created for it.
 fn on_network_namespace() -> Vec<(u64, Action)> {
     let create = |kind, object| Action::Create { kind, object };

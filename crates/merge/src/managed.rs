@@ -39,7 +39,7 @@ pub struct Context<'a> {
     /// In RFC 3339.
     pub time: &'a str,
     /// Fields that the write cannot change, with their parts: `status` for the object itself,
-    /// everything else for its status subresource. Nobody owns them through it.
+    /// everything else for its status subresource. No one owns them through it.
     pub reset_fields: &'a FieldSet,
 }
 
@@ -229,7 +229,7 @@ fn merge_applied(
     Ok(object)
 }
 
-/// Removes fields that the manager applied last time but not this time, and that nobody else owns.
+/// Removes fields that the manager applied last time but not this time, and that no one else owns.
 ///
 /// A field of a structure that was owned through its parts is removed with the last of them, unless
 /// it has parts of other managers.

@@ -195,7 +195,7 @@ impl PartialObject {
     }
 }
 
-/// Turns the 422 of a JSON patch into a conflict: a failed `test` means that somebody else changed the
+/// Turns the 422 of a JSON patch into a conflict: a failed `test` means that someone else changed the
 /// object first.
 pub(crate) fn as_conflict(error: Error) -> Error {
     match error {

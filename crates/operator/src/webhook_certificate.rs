@@ -6,11 +6,11 @@
 //!
 //! Guaranteed:
 //! - Only Secrets with the operator's label are written, and of the configuration only `caBundle` of the
-//!   webhooks that call the operator's Service. A write fails if somebody else changed the object.
+//!   webhooks that call the operator's Service. A write fails if someone else changed the object.
 //! - Nothing is written while this process does not lead, nor if certificates are external.
 //! - No request is sent without need: Secrets and configuration are watched, and a timer fires when a
 //!   certificate is due.
-//! - Repeated writes to one object, because somebody else reverts them, are rate limited and logged. An
+//! - Repeated writes to one object, because someone else reverts them, are rate limited and logged. An
 //!   object that cannot be written does not block the others.
 //! - Failures do not affect the rest of the operator: they are logged, shown by the probe and retried,
 //!   and the previous certificate stays in use.

@@ -17,7 +17,7 @@ pub enum Publication {
     Apply(MachineProvider),
     /// It is published.
     Unchanged,
-    /// Somebody else made the MachineProvider of this name.
+    /// Someone else made the MachineProvider of this name.
     Foreign,
 }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_provider_is_put_back_without_its_region() {
+    fn a_changed_provider_is_restored_without_its_region() {
         let mut found = published();
         found.spec.provider_type = "proxmox".to_owned();
         let written = publication(&Provider::default(), Some(&found));

@@ -19,7 +19,7 @@ pub(crate) fn is_owned_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
 }
 
 /// Whether an object belongs to the resource with this UID: it is controlled by it, or has no controller
-/// and records the UID. Somebody may have removed the owner reference.
+/// and records the UID. Someone may have removed the owner reference.
 pub(crate) fn is_made_for(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     let controller = owners.find(|owner| owner.controller == Some(true));
@@ -101,11 +101,19 @@ pub(crate) fn managers_of(metadata: &ObjectMeta, fields: &[&str]) -> Vec<String>
     managers
 }
 
+/// How Events name a client that left no field manager.
+pub(crate) const ANOTHER_CLIENT: &str = "Another client";
+
+/// Message about what another client changed and the operator restores.
+pub(crate) fn repaired(by: &str, object: &str, what: &str) -> String {
+    format!("{by} changed {object}: the operator restored {what}")
+}
+
 /// Who changed these fields, for messages.
 pub(crate) fn changed_by(metadata: &ObjectMeta, fields: &[&str]) -> String {
     let managers = managers_of(metadata, fields);
     if managers.is_empty() {
-        return "somebody else".to_owned();
+        return ANOTHER_CLIENT.to_owned();
     }
     managers.join(", ")
 }
@@ -193,8 +201,8 @@ mod tests {
     #[case::value("spec.runStrategy", "kubectl-edit")]
     #[case::name_with_dots("metadata.labels.vitistack.io/machine", "kubectl-label")]
     #[case::item_of_a_list("spec.template.spec.volumes[3].name", "terraform")]
-    #[case::below("spec.template.spec.domain.cpu.cores", "somebody else")]
-    #[case::status("status.ready", "somebody else")]
+    #[case::below("spec.template.spec.domain.cpu.cores", "Another client")]
+    #[case::status("status.ready", "Another client")]
     fn managed_fields_show_who_changed_a_field(#[case] field: &str, #[case] expected: &str) {
         let metadata: ObjectMeta = serde_json::from_value(json!({ "managedFields": [
             { "manager": "kubevirt-operator", "operation": "Apply",

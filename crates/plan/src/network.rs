@@ -151,7 +151,7 @@ fn own_fields(observed: &Observed<'_>) -> Option<Step> {
     Some(step(action, reason))
 }
 
-/// If the status reports a definition that is missing, somebody deleted it, or the garbage collector did
+/// If the status reports a definition that is missing, someone deleted it, or the garbage collector did
 /// after the NetworkConfiguration was deleted.
 fn create(observed: &Observed<'_>, definition: Object) -> Action {
     if status::is_ready(observed) {
@@ -175,13 +175,15 @@ fn repair_event(
     }
     let fields = definition::differing(found, desired);
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-    let message = format!(
-        "NetworkAttachmentDefinition {} was changed by {}: put back {}",
-        found.metadata.name.as_deref().unwrap_or_default(),
-        managed::changed_by(&found.metadata, &fields),
-        fields.join(", ")
+    let message = managed::repaired(
+        &managed::changed_by(&found.metadata, &fields),
+        &format!(
+            "NetworkAttachmentDefinition {}",
+            found.metadata.name.as_deref().unwrap_or_default()
+        ),
+        &fields.join(", "),
     );
-    Some(Event::normal("PutBack", message))
+    Some(Event::normal("DriftCorrected", message))
 }
 
 /// Deletes the definition, then removes the finalizer, both after the last Machine is gone.

@@ -1,6 +1,6 @@
 //! Fields of our resources that the API server stores, from the served definitions.
 //!
-//! The definitions may belong to somebody else, such as the chart of the Viti stack, and lack fields that the
+//! The definitions may belong to someone else, such as the chart of the Viti stack, and lack fields that the
 //! operator writes. The API server refuses an apply with such a field, and drops it from other writes.
 //!
 //! Guarantees:

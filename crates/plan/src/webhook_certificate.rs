@@ -1,7 +1,7 @@
 //! Certificates of the Machine operator's webhook: a CA and a serving certificate, each in a Secret,
 //! and the CA bundle in the ValidatingWebhookConfiguration.
 //!
-//! There is no other copy of the bundle. If somebody empties it, it is rebuilt from the Secrets: the
+//! There is no other copy of the bundle. If someone empties it, it is rebuilt from the Secrets: the
 //! active and the next CA. Older CAs matter only in the seconds in which replicas load a new
 //! certificate.
 
@@ -115,7 +115,7 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
         .filter(|(secret, _)| !foreign.contains(secret))
         .map(|(secret, profile)| (secret.as_str(), profile.clone()));
     let authority = pairs.get(&ca);
-    // Without webhooks nobody reads the bundle.
+    // Without webhooks no one reads the bundle.
     let is_published = authority.is_some_and(|pair| {
         let newest = &pair.newest().certificate;
         bundles.iter().all(|bundle| bundle_contains(bundle, newest))

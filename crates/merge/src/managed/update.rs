@@ -48,7 +48,7 @@ pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
 /// Removes changed fields from those of all other managers.
 ///
 /// Fields of other managers that get another value are conflicts; unless forced, they are returned
-/// and nothing changes. Nobody owns removed fields.
+/// and nothing changes. No one owns removed fields.
 pub(super) fn transfer(
     managed: &mut Managed,
     comparison: &Comparison,

@@ -2,7 +2,7 @@
 //!
 //! The server decodes built-in kinds into structures. A structure inside another is never absent: a
 //! container always has `resources`, if only an empty one. Such fields have `{}` for their default
-//! in OpenAPI. Nobody becomes the owner of a field by creating an object in which it exists anyway.
+//! in OpenAPI. No one becomes the owner of a field by creating an object in which it exists anyway.
 
 use serde_json::{Map, Value};
 

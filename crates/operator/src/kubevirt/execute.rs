@@ -253,7 +253,7 @@ impl Executor {
         let collection = resource.collection(&object.version, object.id.namespace());
         match self.requests.create(&collection, &object.value()).await {
             Ok(created) => Ok(Self::observed(&object.id, &object.version, created)),
-            // The answer to an earlier create was lost, or somebody else created it first.
+            // The answer to an earlier create was lost, or someone else created it first.
             Err(error) if already_exists(&error) => {
                 let path = path(resource, &object.version, &object.id);
                 let found = self.requests.get(&path).await?;

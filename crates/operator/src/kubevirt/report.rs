@@ -118,7 +118,7 @@ impl Report {
         tracing::info!(kind, namespace, name, "{action} {subject}: {}", step.reason);
     }
 
-    /// Logs a refused write. A conflict is expected when somebody else writes the object.
+    /// Logs a refused write. A conflict is expected when someone else writes the object.
     pub(super) fn refusal(subject: &Id, code: Option<u16>, message: &str) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
         log_either!(

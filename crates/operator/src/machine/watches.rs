@@ -159,7 +159,7 @@ watched_kinds! {
         is_required: false,
         is_cluster_wide: false,
         start: |client, scope, seed| {
-            // Machines also use definitions of VLANs that somebody else created.
+            // Machines also use definitions of VLANs that someone else created.
             objects::<NetworkAttachmentDefinition>(
                 in_scope(client, scope),
                 None,

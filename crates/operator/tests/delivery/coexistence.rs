@@ -205,7 +205,9 @@ fn the_documented_commands_do_not_conflict_with_objects_of_kubevirt() {
         ] {
             let command = format!("kubectl {ours} -f config/rbac/virt-operator");
             assert!(crate::text(file).contains(&command), "{file}: {command}");
-            let (_sandbox, kubectl) = start_bare();
+            // The folder's objects name their namespaces.
+            let (sandbox, _) = start_bare();
+            let kubectl = Kubectl::of(&sandbox, "");
             kubectl.ok_with_input(KUBEVIRT_SHARED, &format!("{theirs} -f -"));
             kubectl.ok(&format!("{ours} -f config/rbac/virt-operator/"));
             let labels = kubectl.ok("get namespace kubevirt -o jsonpath={.metadata.labels}");

@@ -37,7 +37,7 @@ fn deleted_objects_are_recreated() {
         scenario.until_deployed("v1.9.0").await;
         scenario
             .until_event(60, |reason, message| {
-                reason == "PutBack" && message.contains("Service kubevirt/virt-api")
+                reason == "DriftCorrected" && message.contains("Service kubevirt/virt-api")
             })
             .await;
     });

@@ -314,7 +314,7 @@ fn every_reason_of_conditions_and_events_is_documented() {
     for known in [
         "Ready",
         "Created",
-        "PutBack",
+        "DriftCorrected",
         "NewerClassAvailable",
         "VMPending",
     ] {

@@ -51,7 +51,7 @@ async fn repairs(scenario: &Scenario) -> Vec<String> {
     scenario.wait(2).await;
     let events = scenario.events("web").await.into_iter();
     events
-        .filter(|(reason, _)| reason == "PutBack")
+        .filter(|(reason, _)| reason == "DriftCorrected")
         .map(|(_, message)| message)
         .collect()
 }
@@ -91,35 +91,41 @@ fn drift_of_disks_is_repaired_and_reported_with_field_and_field_manager() {
                 "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web",
                 "uid": scenario.get("Machine", "web").await["metadata"]["uid"],
             });
-            for (metadata, words) in [
+            for (metadata, (who, repair)) in [
                 (
                     json!({ "annotations": { "vitistack.io/listed-disk": "no" } }),
-                    "intruder: put back metadata.annotations.vitistack.io/listed-disk",
+                    (
+                        "intruder",
+                        "restored metadata.annotations.vitistack.io/listed-disk",
+                    ),
                 ),
                 (
                     json!({ "labels": { "vitistack.io/retained": "true" } }),
-                    "intruder: removed metadata.labels.vitistack.io/retained",
+                    ("intruder", "removed metadata.labels.vitistack.io/retained"),
                 ),
                 (
                     json!({ "labels": { "vitistack.io/machine": "other" } }),
-                    "intruder: put back metadata.labels.vitistack.io/machine",
+                    ("intruder", "restored metadata.labels.vitistack.io/machine"),
                 ),
                 (
                     json!({ "labels": { "vitistack.io/managed-by": null } }),
-                    "somebody else: put back metadata.labels.vitistack.io/managed-by",
+                    (
+                        "Another client",
+                        "restored metadata.labels.vitistack.io/managed-by",
+                    ),
                 ),
                 (
                     json!({ "ownerReferences": [owner] }),
-                    "intruder: removed metadata.ownerReferences",
+                    ("intruder", "removed metadata.ownerReferences"),
                 ),
             ] {
                 // A DataVolume without its labels is not in the cache, only its claim.
-                if kind == "DataVolume" && words.contains("put back metadata.labels") {
+                if kind == "DataVolume" && repair.starts_with("restored metadata.labels") {
                     continue;
                 }
                 tamper(&scenario, kind, name, metadata).await;
                 scenario.until(kind, name, is_as_before).await;
-                let expected = format!("{kind} {name} was changed by {words}");
+                let expected = format!("{who} changed {kind} {name}: the operator {repair}");
                 let reported = repairs(&scenario).await;
                 assert!(
                     reported.iter().any(|found| found.starts_with(&expected)),

@@ -34,7 +34,7 @@ fn drift_is_repaired_and_reported() {
         until_domain(&scenario, "web", "/memory/guest", &json!("2Gi")).await;
         scenario.wait(5).await;
         let events = scenario.events("web").await;
-        let repair = events.iter().find(|(reason, _)| reason == "PutBack");
+        let repair = events.iter().find(|(reason, _)| reason == "DriftCorrected");
         let (_, message) = repair.expect("an Event reports the repair");
         assert!(
             message.contains("spec.template.spec.domain.memory.guest"),
@@ -111,7 +111,7 @@ fn foreign_fields_are_left_alone() {
             "linux"
         );
         assert_eq!(template["spec"]["domain"]["ioThreadsPolicy"], "auto");
-        assert!(!scenario.has_event("web", "PutBack").await);
+        assert!(!scenario.has_event("web", "DriftCorrected").await);
     });
 }
 

@@ -203,7 +203,7 @@ fn managed_fields_are_repaired_and_foreign_fields_stay() {
         );
         let events = scenario.events("web").await;
         scenario.until_condition("web", "Ready", "True").await;
-        let events = if events.iter().any(|(reason, _)| reason == "PutBack") {
+        let events = if events.iter().any(|(reason, _)| reason == "DriftCorrected") {
             events
         } else {
             scenario.wait(2).await;
@@ -211,7 +211,7 @@ fn managed_fields_are_repaired_and_foreign_fields_stay() {
         };
         let (_, message) = events
             .iter()
-            .find(|(reason, _)| reason == "PutBack")
+            .find(|(reason, _)| reason == "DriftCorrected")
             .unwrap();
         assert!(message.contains("spec.runStrategy"), "{message}");
     });

@@ -225,7 +225,7 @@ async fn repairs(scenario: &Scenario) -> Vec<String> {
     // Events are written after the objects.
     scenario.wait(2).await;
     let events = scenario.events("web").await.into_iter();
-    let repairs = events.filter(|(reason, _)| reason == "PutBack");
+    let repairs = events.filter(|(reason, _)| reason == "DriftCorrected");
     repairs.map(|(_, message)| message).collect()
 }
 

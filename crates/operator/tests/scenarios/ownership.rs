@@ -256,7 +256,7 @@ fn a_removed_owner_reference_of_the_virtual_machine_is_restored() {
         assert_eq!(same["metadata"]["uid"], instance["metadata"]["uid"]);
         scenario.wait(2).await;
         let events = scenario.events("web").await;
-        let repair = events.iter().find(|(reason, _)| reason == "PutBack");
+        let repair = events.iter().find(|(reason, _)| reason == "DriftCorrected");
         let (_, message) = repair.unwrap();
         assert!(message.contains("metadata.ownerReferences"), "{message}");
         assert!(!scenario.has_event("web", "ForeignObject").await);

@@ -137,7 +137,7 @@ fn a_machine_created_paused_starts_and_is_paused() {
 }
 
 #[test]
-fn a_guest_paused_by_somebody_else_is_unpaused() {
+fn a_guest_paused_by_another_client_is_unpaused() {
     run_scenario_with(&[Need::Services], async {
         let scenario = Scenario::start().await;
         running(&scenario).await;
@@ -250,7 +250,7 @@ fn a_guest_stopped_with_virtctl_is_restarted_with_an_event() {
         );
         until_another_runs(&scenario, &instance).await;
         let reasons = scenario.reasons("web").await;
-        for reason in ["StoppedByOther", "PutBack"] {
+        for reason in ["StoppedByOther", "DriftCorrected"] {
             assert_eq!(reasons.iter().filter(|found| *found == reason).count(), 1);
         }
     });

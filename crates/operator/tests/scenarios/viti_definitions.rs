@@ -262,7 +262,7 @@ fn a_ledger_is_written_and_read() {
 }
 
 #[test]
-fn the_provider_is_published_once_and_put_back_by_the_next_start() {
+fn the_provider_is_published_once_and_restored_by_the_next_start() {
     run_scenario_alone(&[], async {
         let mut scenario = start(definitions()).await;
         let published = scenario
@@ -294,7 +294,7 @@ fn the_provider_is_published_once_and_put_back_by_the_next_start() {
 }
 
 #[test]
-fn a_provider_that_somebody_else_published_is_left_alone() {
+fn a_provider_of_another_publisher_is_left_alone() {
     run_scenario_alone(&[], async {
         let mut scenario =
             Scenario::without_operator_on(|setup| setup.definitions = definitions()).await;

@@ -77,7 +77,7 @@ pub(super) fn of_status_change(
     }
     if !details.notes.is_empty() && status::message(old, "Available") != available {
         let notes = bounded(status::join_notes(details.notes));
-        events.push(Event::warning("Noted", notes));
+        events.push(Event::warning("InstallationWarning", notes));
     }
     match (old.and_then(|old| old.phase), new.phase) {
         (old, Some(InstallPhase::Deleting)) if old != Some(InstallPhase::Deleting) => {
@@ -91,12 +91,12 @@ pub(super) fn of_status_change(
     events
 }
 
-/// Adds an Event to each apply: somebody else has changed the object.
+/// Adds an Event to each apply: someone else has changed the object.
 pub(super) fn add_repairs(steps: &mut [Step]) {
     for step in steps {
         if let Action::Apply { object, .. } = &step.action {
             let message = format!("Restored {}: {}", object.id, step.reason);
-            step.event = Some(Event::normal("PutBack", message));
+            step.event = Some(Event::normal("DriftCorrected", message));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reconcile planner of a KubeVirt resource: finds the first stage that is not done and returns its
 //! writes, the status and the requeue time.
 //!
-//! An update goes from the nodes to the API, so that nobody can ask for what a node does not support
+//! An update goes from the nodes to the API, so that no one can ask for what a node does not support
 //! yet. A first installation and a rollback go from the API to the nodes, so that requests are
 //! validated before a component acts on them. Once everything has been deployed no order is needed:
 //! drift is repaired at once, even while another component is not ready.

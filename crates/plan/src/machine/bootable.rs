@@ -8,7 +8,7 @@ use super::{
 };
 
 /// A warning if every disk starts empty and there is neither a CD-ROM nor an interface to boot from. Never
-/// an error, because somebody may fill a disk by other means; adopted disks count as filled.
+/// an error, because someone may fill a disk by other means; adopted disks count as filled.
 pub fn nothing_to_boot(of: &Machine, machine: &ResolvedMachine) -> Option<Note> {
     let adopts_vm = AdoptionRequest::of(&of.metadata).is_some();
     if adopts_vm || is_switched_on(&of.metadata, labels::ADOPT_DISKS) {

@@ -145,7 +145,7 @@ pub struct SecretMetadata {
 impl SecretMetadata {
     /// Reads the metadata, including managed fields.
     ///
-    /// Whoever changes a value owns its key from then on, and nobody owns a removed key.
+    /// Whoever changes a value owns its key from then on, and no one owns a removed key.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let annotations = metadata.annotations.as_ref();
         let mut read = Self {

@@ -2,7 +2,7 @@
 //!
 //! Disks have no owner reference, so that no garbage collector deletes them. They outlive a Machine whose
 //! finalizer was removed by hand, or that was deleted together with its definition. They are reported and
-//! never deleted, because somebody may still need them.
+//! never deleted, because someone may still need them.
 
 use api::{ObjectMeta, OwnerReference, labels};
 
@@ -123,7 +123,7 @@ mod tests {
     #[case::not_recorded(json!({"annotations": null}), true)]
     #[case::of_an_earlier_version(owned_by("Machine", "m1"), true)]
     #[case::of_cdi(owned_by("DataVolume", "d1"), true)]
-    #[case::of_somebody_else(owned_by("VirtualMachine", "v1"), false)]
+    #[case::of_another_client(owned_by("VirtualMachine", "v1"), false)]
     #[case::retained(json!({"labels": {labels::RETAINED: "true"}}), false)]
     #[case::being_deleted(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), false)]
     #[case::of_another_operator(json!({"labels": {labels::MANAGED_BY: "somebody"}}), false)]

@@ -52,7 +52,10 @@ use super::{
     elided,
     status::{self, ClassMismatch, Resolved, StatusInput},
 };
-use crate::Event;
+use crate::{
+    Event,
+    managed::{ANOTHER_CLIENT, repaired},
+};
 
 /// Next actions and status of a Machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -306,11 +309,9 @@ impl PlanBuilder {
                 reason: "its children must be deleted before it".to_owned(),
                 // A Machine with a VirtualMachine had the finalizer before.
                 event: observed.virtual_machine.map(|_| {
-                    let message = format!(
-                        "metadata.finalizers was changed by somebody else: put back {}",
-                        labels::FINALIZER
-                    );
-                    Event::normal("PutBack", message)
+                    let message =
+                        repaired(ANOTHER_CLIENT, "metadata.finalizers", labels::FINALIZER);
+                    Event::normal("DriftCorrected", message)
                 }),
             });
         }

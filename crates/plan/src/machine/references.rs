@@ -1,6 +1,6 @@
 //! References of VirtualMachines and instances to claims, from a live read of a namespace.
 //!
-//! A claim is deleted only after a live read in which nobody refers to it: caches contain only objects
+//! A claim is deleted only after a live read in which no one refers to it: caches contain only objects
 //! with our label, and may be stale.
 
 use std::{

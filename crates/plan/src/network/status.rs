@@ -115,8 +115,8 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Conditi
     }
     if let Definition::Foreign = definition {
         return failed(format!(
-            "NetworkAttachmentDefinition {name} belongs to somebody else; delete it, or name this \
-             network differently"
+            "NetworkAttachmentDefinition {name} does not belong to this operator: delete it, or give this \
+             network another name"
         ));
     }
     if let Some(refusal) = observed.refusal.filter(|refusal| refusal.is_persistent) {

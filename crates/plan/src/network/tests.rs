@@ -286,7 +286,7 @@ fn a_network_that_is_deleted_waits_for_its_users_and_then_for_its_definition() {
 #[case::owner(|it: &mut NetworkAttachmentDefinition| {
     it.metadata.owner_references.as_mut().unwrap()[0].controller = None;
 }, true)]
-fn a_definition_is_put_back_when_it_differs(
+fn a_definition_is_restored_when_it_differs(
     #[case] change: fn(&mut NetworkAttachmentDefinition),
     #[case] differs: bool,
 ) {

@@ -1,4 +1,4 @@
-//! Adoption of VirtualMachines that somebody else created.
+//! Adoption of VirtualMachines that someone else created.
 
 use std::{collections::BTreeMap, sync::Arc};
 

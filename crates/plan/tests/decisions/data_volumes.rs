@@ -155,7 +155,7 @@ fn labels_of_a_data_volume_are_restored_and_its_spec_is_kept() {
     world.data_volumes[0]["metadata"]["managedFields"] = labelled_by_kubectl(labels::MACHINE);
     world.data_volumes[0]["spec"]["storage"]["resources"]["requests"]["storage"] = "3Gi".into();
     let step = disk_step(&world);
-    assert_eq!(events(std::slice::from_ref(&step)), ["PutBack"]);
+    assert_eq!(events(std::slice::from_ref(&step)), ["DriftCorrected"]);
     let Action::Apply {
         object: Object::DataVolume(volume),
         uid,

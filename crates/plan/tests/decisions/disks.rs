@@ -77,7 +77,7 @@ fn a_removed_disk_is_deleted_once_it_is_detached() {
     world.instance["status"]["volumeStatus"] = json!([{ "name": "root" }]);
     assert_eq!(world.deleted(), ["PersistentVolumeClaim web-data"]);
     world.users = vec!["web-data"];
-    assert_eq!(world.deleted(), [""; 0], "somebody else has it");
+    assert_eq!(world.deleted(), [""; 0], "another client has it");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
     assert_eq!(written(&world), Some(None), "it is new");
     world.vm["spec"]["template"]["metadata"]["annotations"][labels::CLOUD_INIT] =
         digest.clone().into();
-    assert_eq!(written(&world), Some(Some("PutBack")));
+    assert_eq!(written(&world), Some(Some("DriftCorrected")));
     let mut metadata = json!({
         "annotations": { labels::CLOUD_INIT: digest },
         "managedFields": [{ "manager": labels::MANAGER, "operation": "Update",
@@ -59,7 +59,7 @@ fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
     assert_eq!(written(&world), None, "it is as it was written");
     metadata["managedFields"][0]["manager"] = "kubectl-edit".into();
     world.secret = Some(metadata);
-    assert_eq!(written(&world), Some(Some("PutBack")));
+    assert_eq!(written(&world), Some(Some("DriftCorrected")));
 }
 
 /// An annotation of the VirtualMachine that the plan applies.

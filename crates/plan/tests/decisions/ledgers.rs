@@ -92,7 +92,7 @@ fn a_ledger_without_its_owner_gets_it_back() {
     );
     assert_eq!(
         event(&step),
-        "NetworkConfiguration web was changed by somebody else: put back metadata.ownerReferences"
+        "Another client changed NetworkConfiguration web: the operator restored metadata.ownerReferences"
     );
     assert_eq!(world.plan().obstacles, []);
 }
@@ -109,14 +109,14 @@ fn a_ledger_without_its_owner_is_deleted_with_its_machine() {
 
 #[rstest]
 #[case::removed_labels("/metadata/labels", json!({}), json!({}),
-    "somebody else: put back metadata.labels.vitistack.io/machine, \
+    "Another client changed NetworkConfiguration web: the operator restored metadata.labels.vitistack.io/machine, \
      metadata.labels.vitistack.io/managed-by, metadata.labels.vitistack.io/source-machine")]
 #[case::removed_interfaces("/spec/networkInterfaces", json!([]), json!({}),
-    "somebody else: put back spec.networkInterfaces")]
+    "Another client changed NetworkConfiguration web: the operator restored spec.networkInterfaces")]
 #[case::another_address("/spec/networkInterfaces/0/macAddress", json!("02:00:00:00:00:01"),
-    json!({ "f:networkInterfaces": {} }), "kubectl-edit: put back spec.networkInterfaces")]
+    json!({ "f:networkInterfaces": {} }), "kubectl-edit changed NetworkConfiguration web: the operator restored spec.networkInterfaces")]
 #[case::another_namespace("/spec/networkNamespaceName", json!("other"),
-    json!({ "f:networkNamespaceName": {} }), "kubectl-edit: put back spec.networkNamespaceName")]
+    json!({ "f:networkNamespaceName": {} }), "kubectl-edit changed NetworkConfiguration web: the operator restored spec.networkNamespaceName")]
 fn a_changed_ledger_is_repaired_with_an_event(
     #[case] pointer: &str,
     #[case] value: Value,
@@ -156,7 +156,7 @@ fn what_others_record_in_a_ledger_stays() {
 }
 
 #[test]
-fn a_changed_mac_address_of_the_virtual_machine_is_put_back() {
+fn a_changed_mac_address_of_the_virtual_machine_is_restored() {
     let mut world = on_vlan();
     *mac_address_on_vm(&mut world) = "02:00:00:00:00:01".into();
     let step = step(&world).unwrap();
@@ -223,7 +223,7 @@ fn a_changed_definition_of_a_vlan_is_repaired_and_keeps_its_owners() {
     let step = step(&world).unwrap();
     assert_eq!(
         event(&step),
-        "NetworkAttachmentDefinition vlan42 was changed by kubectl-edit: put back spec.config"
+        "kubectl-edit changed NetworkAttachmentDefinition vlan42: the operator restored spec.config"
     );
     let Action::Apply { object, .. } = &step.action else {
         panic!("{step:?}");
@@ -234,7 +234,7 @@ fn a_changed_definition_of_a_vlan_is_repaired_and_keeps_its_owners() {
 }
 
 #[test]
-fn a_definition_of_somebody_else_is_used_as_it_is() {
+fn a_definition_of_another_client_is_used_as_it_is() {
     let mut world = on_vlan();
     world.attachments = vec![attachment("vlan42")];
     assert_eq!(step(&world), None);

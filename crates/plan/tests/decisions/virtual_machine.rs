@@ -178,7 +178,7 @@ fn a_terminating_or_older_virtual_machine_is_not_written() {
 }
 
 #[test]
-fn an_owner_reference_that_somebody_removes_is_restored_alone() {
+fn an_owner_reference_that_another_client_removes_is_restored_alone() {
     let mut world = converged(&json!({}));
     let other = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "other" }]);
     for owners in [json!([]), other] {
@@ -187,7 +187,7 @@ fn an_owner_reference_that_somebody_removes_is_restored_alone() {
         assert!(matches!(step.action, Action::RestoreOwner { .. }));
         let message = step.event.unwrap().message;
         assert!(
-            message.ends_with("put back metadata.ownerReferences"),
+            message.ends_with("restored metadata.ownerReferences"),
             "{message}"
         );
     }
@@ -256,16 +256,13 @@ fn a_start_is_an_event() {
 }
 
 #[test]
-fn a_change_by_somebody_else_is_put_back_with_an_event() {
+fn a_change_by_another_client_is_restored_with_an_event() {
     let mut world = converged(&json!({}));
     world.vm["spec"]["runStrategy"] = "Halted".into();
     let (reported, message) = event(&world).unwrap();
-    assert_eq!(reported, "PutBack");
-    assert!(message.ends_with("put back spec.runStrategy"), "{message}");
-    assert_eq!(
-        reason(&world),
-        "spec.runStrategy was changed by somebody else"
-    );
+    assert_eq!(reported, "DriftCorrected");
+    assert!(message.ends_with("restored spec.runStrategy"), "{message}");
+    assert_eq!(reason(&world), "another client changed spec.runStrategy");
 }
 
 #[rstest]

@@ -77,7 +77,7 @@ pub(crate) fn claim(disk: &str, size: &str) -> Value {
     })
 }
 
-/// An attachment definition that belongs to nobody.
+/// An attachment definition that belongs to no one.
 pub(crate) fn attachment(name: &str) -> Value {
     json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",

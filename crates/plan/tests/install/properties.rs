@@ -16,7 +16,7 @@ use crate::{
     world::{Custom, World},
 };
 
-/// A change that somebody else makes to the cluster.
+/// A change that someone else makes to the cluster.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Deletes one of its objects.

@@ -81,7 +81,7 @@ fn definitions_of_an_interrupted_removal_are_recreated() {
     for _ in 0..30 {
         world.round();
     }
-    // Somebody removes the resource's finalizer and creates another resource.
+    // Someone removes the resource's finalizer and creates another resource.
     world.kubevirt = World::new(NEW, 1).kubevirt.clone();
     for _ in 0..30 {
         world.round();

@@ -153,7 +153,7 @@ impl World {
         annotations.get(name).map(String::as_str)
     }
 
-    /// Somebody deletes the resource.
+    /// Someone deletes the resource.
     pub(crate) fn delete_resource(&mut self) {
         self.kubevirt.metadata.deletion_timestamp = Some(time(self.now));
         self.collect_resource();

@@ -84,7 +84,7 @@ fn vm() -> impl Strategy<Value = VmState> {
     (
         prop_oneof![
             4 => Just(Origin::Own),
-            // Somebody has removed its owner reference.
+            // Someone has removed its owner reference.
             1 => Just(Origin::Retained),
             1 => Just(Origin::Earlier),
             1 => Just(Origin::Foreign),

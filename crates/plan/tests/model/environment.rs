@@ -48,7 +48,7 @@ impl Model {
                 && !facts.is_deleting
             {
                 match self.at(state, claim) {
-                    // Also the claim of a filled volume, if somebody deleted it.
+                    // Also the claim of a filled volume, if someone deleted it.
                     None => acts.push(Act::Populate(volume)),
                     Some(found)
                         if !facts.is_filled

@@ -14,7 +14,7 @@ pub(crate) type Id = u16;
 pub(crate) const ABSENT: Id = 0;
 
 /// Slots of one Machine: the Machine, its VirtualMachine, its instance, two claims, two DataVolumes,
-/// and a VirtualMachine of somebody else, with another name.
+/// and a VirtualMachine of someone else, with another name.
 pub(crate) const PER_MACHINE: usize = 8;
 pub(crate) const MACHINE: usize = 0;
 pub(crate) const VM: usize = 1;

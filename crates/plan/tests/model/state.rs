@@ -50,7 +50,7 @@ pub(crate) mod disk {
     pub(crate) const DETACHED: u16 = 1 << 3;
     /// The removal of its Machine keeps it.
     pub(crate) const RETAINED: u16 = 1 << 4;
-    /// A recorded claim disappeared although its disk is desired, and nobody has confirmed that.
+    /// A recorded claim disappeared although its disk is desired, and no one has confirmed that.
     pub(crate) const LOST: u16 = 1 << 5;
     /// A user caused its claim to disappear.
     pub(crate) const GONE_BY_USER: u16 = 1 << 6;
@@ -58,7 +58,7 @@ pub(crate) mod disk {
     pub(crate) const CONDEMNED: u16 = 1 << 7;
     /// A user removed its labels or annotations.
     pub(crate) const STRIPPED: u16 = 1 << 8;
-    /// Somebody referred to its claim after the operator had checked that nobody does.
+    /// Someone referred to its claim after the operator had checked that no one does.
     pub(crate) const RACED: u16 = 1 << 9;
     /// It was removed from the list under Delete. The model has no generations, without which the
     /// operator cannot know that policy and removal belong together: it may keep the disk.

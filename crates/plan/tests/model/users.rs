@@ -370,7 +370,7 @@ fn data_disk() -> Value {
     json!({ "name": "data", "size": "10Gi" })
 }
 
-/// Somebody's VirtualMachine.
+/// Someone's VirtualMachine.
 fn virtual_machine(name: &str, claim: &str) -> Value {
     json!({
         "metadata": { "name": name, "namespace": "default",

@@ -37,7 +37,7 @@ pub(super) struct Observed {
 pub(super) enum Step {
     Read,
     Create,
-    /// Nobody has the Lease.
+    /// No one has the Lease.
     Acquire(Lease),
     /// This process has the Lease.
     Renew(Lease),

@@ -37,7 +37,7 @@ fn lists() {
         "kind": "List", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}],
         "metadata": {"resourceVersion": "7", "continue": "abc", "remainingItemCount": 3},
     });
-    // Items are text for somebody else to decode.
+    // Items are text for someone else to decode.
     let significant = ["/items/**"];
     let decode = |text: Bytes| {
         let Page {

@@ -24,7 +24,7 @@ pub struct World {
     pub ca: String,
     /// Namespaces to work in; all if absent. Cluster-scoped objects are always observed.
     pub namespaces: Option<BTreeSet<String>>,
-    /// Components that the actors do not install. They act on them once somebody else does.
+    /// Components that the actors do not install. They act on them once someone else does.
     pub without: BTreeSet<Component>,
     /// How KubeVirt is installed. [`Mode::Managed`] leaves out its CustomResourceDefinitions too.
     pub kubevirt: Mode,

@@ -35,7 +35,7 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
-    /// Whether somebody else changed the object first; a normal event.
+    /// Whether someone else changed the object first; a normal event.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }

@@ -22,7 +22,7 @@ use crate::{
     requests::{Requests, already_exists, as_conflict, is_code},
 };
 
-/// Creates a child. If it exists and belongs to this resource, the caches are stale or somebody removed
+/// Creates a child. If it exists and belongs to this resource, the caches are stale or someone removed
 /// its labels; these are restored.
 pub(super) async fn create(
     requests: &Requests,

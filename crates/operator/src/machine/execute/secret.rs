@@ -123,7 +123,7 @@ pub(in crate::machine) async fn read_config_map(
     read_object(requests, &paths::config_maps(&target.namespace), name).await
 }
 
-/// Reads an object that a user named. The definition of Machines may belong to somebody else and allow any
+/// Reads an object that a user named. The definition of Machines may belong to someone else and allow any
 /// text: a path is built from names only.
 async fn read_object<T: DeserializeOwned>(
     requests: &Requests,

@@ -12,11 +12,11 @@ enum Event {
     Death { writes: usize, part: i32 },
     /// The operator runs for so many minutes.
     Peace { minutes: i64 },
-    /// Somebody deletes the Secret of a CA.
+    /// Someone deletes the Secret of a CA.
     LostCa,
-    /// Somebody deletes the Secret of a certificate.
+    /// Someone deletes the Secret of a certificate.
     LostLeaf { which: usize },
-    /// Somebody changes the durations.
+    /// Someone changes the durations.
     Durations { ca: i64, server: i64 },
 }
 

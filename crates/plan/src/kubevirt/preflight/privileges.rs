@@ -1,7 +1,7 @@
 //! Check of the operator's permissions.
 //!
 //! The operator needs permission for its writes and watches, and for everything that KubeVirt's roles
-//! grant: the API server lets nobody grant permissions that they do not have, unless they may
+//! grant: the API server lets no one grant permissions that they do not have, unless they may
 //! `escalate` and `bind`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Adoption of a VirtualMachine, and of its disks, that somebody else created.
+//! Adoption of a VirtualMachine, and of its disks, that someone else created.
 //!
 //! - Only the annotation [`labels::ADOPT`] asks for it, and an object with another controller is never
 //!   adopted.
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// Whether somebody else created a VirtualMachine of the operator.
+/// Whether someone else created a VirtualMachine of the operator.
 pub(super) fn is_adopted(vm: &ObjectMeta) -> bool {
     annotation(vm, labels::ADOPTED) == Some("true")
 }
@@ -272,7 +272,7 @@ impl PlanBuilder {
                 Kind::VirtualMachine,
                 &vm.metadata,
                 change,
-                "its labels were removed by somebody else",
+                "another client removed its labels",
             ));
         }
         self.report_differences(observed, machine, &existing);
@@ -356,7 +356,7 @@ impl PlanBuilder {
     }
 }
 
-/// The obstacle to everything that a Machine needs: the VirtualMachine of its name is that of somebody else,
+/// The obstacle to everything that a Machine needs: the VirtualMachine of its name is that of someone else,
 /// such as of another operator of the Viti stack, and has never been the Machine's.
 pub(super) fn foreign(observed: &Observed<'_>) -> Option<Obstacle> {
     let vm = &observed.virtual_machine?.metadata;
@@ -365,7 +365,7 @@ pub(super) fn foreign(observed: &Observed<'_>) -> Option<Obstacle> {
     vm::obstacle(observed).filter(|it| it.error_type == Some(ErrorType::ForeignObject))
 }
 
-/// Message about a VirtualMachine that somebody else controls.
+/// Message about a VirtualMachine that someone else controls.
 pub fn controlled_by_other(vm: &str, controller: &OwnerReference) -> String {
     let OwnerReference { kind, name, .. } = controller;
     format!(

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Event,
     machine::{Action, CloudInitSecret, Observed, Step, digest_key::Digest, elided::elided},
+    managed::{self, ANOTHER_CLIENT},
     naming,
 };
 
@@ -38,7 +39,7 @@ pub(super) fn step(
         CloudInitSecret::Missing => (
             "it was deleted, or lost its labels".to_owned(),
             Some(format!(
-                "Secret {name} was deleted, or lost its labels: put it back"
+                "Another client deleted Secret {name} or its labels: the operator restored it"
             )),
         ),
         CloudInitSecret::Present(found) => {
@@ -47,13 +48,15 @@ pub(super) fn step(
             }
             let others: Vec<_> = found.other_managers().collect();
             let by = match others.as_slice() {
-                [] => String::new(),
-                others => format!(" by {}", others.join(", ")),
+                [] => ANOTHER_CLIENT.to_owned(),
+                others => others.join(", "),
             };
             (
-                format!("its data was changed{by}"),
-                Some(format!(
-                    "The data of Secret {name} was changed{by}: put it back"
+                format!("{by} changed its data"),
+                Some(managed::repaired(
+                    &by,
+                    &format!("Secret {name}"),
+                    "its data",
                 )),
             )
         }
@@ -68,7 +71,7 @@ pub(super) fn step(
     Some(Step {
         action: Action::WriteSecret(secret),
         reason,
-        event: repair_event.map(|message| Event::normal("PutBack", message)),
+        event: repair_event.map(|message| Event::normal("DriftCorrected", message)),
     })
 }
 

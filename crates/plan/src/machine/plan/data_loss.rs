@@ -178,8 +178,8 @@ fn deleted(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
 
 fn replaced(disk: &ResolvedDisk, recorded: &DiskStatus, claim: &ObservedClaim) -> Obstacle {
     lost(format!(
-        "PersistentVolumeClaim {}, which contained the data of disk {:?}, was deleted, and somebody created \
-         another of its name (UID {}): to use its data, {}",
+        "PersistentVolumeClaim {}, which contained the data of disk {:?}, was deleted, and another \
+         client created one of its name (UID {}): to use its data, {}",
         recorded.pvc_name,
         disk.name,
         uid(&claim.metadata),
@@ -197,8 +197,8 @@ fn without_volume(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
 
 fn being_deleted(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
     lost(format!(
-        "PersistentVolumeClaim {}, which contains the data of disk {:?}, is being deleted by somebody else, \
-         and its data goes once no pod uses it: copy the data before the guest stops",
+        "another client is deleting PersistentVolumeClaim {}, which contains the data of disk {:?}; \
+         its data is lost once no pod uses it: copy the data before the guest stops",
         recorded.pvc_name, disk.name,
     ))
 }

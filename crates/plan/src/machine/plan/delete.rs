@@ -222,7 +222,7 @@ impl Removal {
                     ..MetadataChange::default()
                 },
             },
-            reason: "its labels were removed by somebody else".to_owned(),
+            reason: "another client removed its labels".to_owned(),
             event: None,
         });
     }
@@ -315,7 +315,7 @@ impl Removal {
         };
         self.steps.push(Step {
             action: Action::RemoveFinalizer,
-            reason: "the deletion orphans what was made for it".to_owned(),
+            reason: "--cascade=orphan keeps its children".to_owned(),
             event: Some(Event::normal("Orphaned", message)),
         });
     }
@@ -397,7 +397,8 @@ fn disks_to_delete<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &
 pub(super) fn observe_references() -> Step {
     Step {
         action: Action::ObserveReferences,
-        reason: "a disk is deleted only when nobody uses it".to_owned(),
+        reason: "a disk is deleted only while no VirtualMachine or instance refers to it"
+            .to_owned(),
         event: None,
     }
 }

@@ -175,7 +175,7 @@ impl Disks {
         let name = name(metadata);
         let obstacle = match Standing::of(metadata, observed.machine) {
             Standing::Usable => return true,
-            // Somebody removed the record, but our VirtualMachine uses the disk.
+            // Someone removed the record, but our VirtualMachine uses the disk.
             Standing::LeftBehind
                 if annotation(metadata, labels::MACHINE_UID).is_none()
                     && is_in_own_vm(observed, name) =>
@@ -272,7 +272,7 @@ fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
     vm.is_some_and(|vm| ExistingVm::of(vm).refers_to(claim))
 }
 
-/// The Event for changes that somebody else made to a disk. A disk that is being adopted was not ours.
+/// The Event for changes that someone else made to a disk. A disk that is being adopted was not ours.
 fn repair_event(
     observed: &Observed<'_>,
     kind: Kind,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     ownership::{annotation, is_of_predecessor, is_terminating, name, uid},
-    tampering::{self, put_back},
+    tampering::{self, repaired},
     vm::ExistingVm,
 };
 use crate::{
@@ -31,7 +31,7 @@ const SETTLING: SignedDuration = SignedDuration::from_secs(10);
 /// With a clock that is a little ahead.
 const LONGEST_SETTLING: Duration = Duration::from_secs(20);
 
-/// The Machine's own ledger, if it has one. It stays its own if somebody removes the owner reference.
+/// The Machine's own ledger, if it has one. It stays its own if someone removes the owner reference.
 pub(in crate::machine) fn own<'a>(observed: &Observed<'a>) -> Option<&'a NetworkConfiguration> {
     let ledger = observed.ledger?;
     (!ledger.is_network() && is_made_for(&ledger.metadata, observed)).then_some(ledger)
@@ -62,7 +62,7 @@ pub(super) fn obstacle(observed: &Observed<'_>, machine: &ResolvedMachine) -> Op
     let name = name(&ledger.metadata);
     if is_made_for(&ledger.metadata, observed) {
         let message = format!(
-            "NetworkConfiguration {name:?} records the addresses of this Machine, but somebody gave it a bridge, which cannot be removed: delete it, and the operator recreates it"
+            "NetworkConfiguration {name:?} records the addresses of this Machine, but another client added a bridge, which cannot be removed: delete it, and the operator recreates it"
         );
         return Some(Obstacle::error(
             Part::Network,
@@ -109,8 +109,8 @@ pub(super) fn step(observed: &Observed<'_>, mut desired: NetworkConfiguration) -
                 uid,
                 created_at,
             },
-            reason: "its owner reference was removed by somebody else".to_owned(),
-            event: put_back(Kind::NetworkConfiguration, metadata, &[owners]),
+            reason: "another client removed its owner reference".to_owned(),
+            event: repaired(Kind::NetworkConfiguration, metadata, &[owners]),
         });
     }
     let fields: Vec<&str> = changes.iter().map(|change| change.field.as_str()).collect();
@@ -192,7 +192,7 @@ fn changes(found: &NetworkConfiguration, desired: &NetworkConfiguration) -> Vec<
     specs.chain(entries).collect()
 }
 
-/// The Event for fields that somebody else changed. A field that is absent was removed, if the operator
+/// The Event for fields that someone else changed. A field that is absent was removed, if the operator
 /// wrote the ledger before.
 fn repair_event(found: &ObjectMeta, changes: &[Change]) -> Option<Event> {
     let was_written = annotation(found, labels::MACHINE_UID).is_some();
@@ -201,7 +201,7 @@ fn repair_event(found: &ObjectMeta, changes: &[Change]) -> Option<Event> {
         change.is_absent && was_written || is_others()
     });
     let fields: Vec<String> = changes.map(|change| change.field.clone()).collect();
-    put_back(Kind::NetworkConfiguration, found, &fields)
+    repaired(Kind::NetworkConfiguration, found, &fields)
 }
 
 /// Deletes the ledger with its Machine. The operators that allocate addresses release them by their
@@ -265,7 +265,7 @@ fn until_settled(ledger: &NetworkConfiguration, now: &Time) -> Option<Duration> 
 }
 
 /// What the interface of a Machine on a NetworkNamespace keeps: the VirtualMachine's attachment and MAC
-/// address, or the MAC address in the ledger. If one of the two is the generated address, somebody else
+/// address, or the MAC address in the ledger. If one of the two is the generated address, someone else
 /// changed the other.
 pub(super) fn kept_interface(observed: &Observed<'_>) -> KeptInterface {
     let network = observed.machine.spec.network.as_ref();

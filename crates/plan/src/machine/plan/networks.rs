@@ -1,12 +1,12 @@
 //! Networks of a Machine: checks that the attachment definitions exist. The network planner creates those of
-//! NetworkConfigurations; those of VLANs are created and repaired here. One that somebody else created is used
+//! NetworkConfigurations; those of VLANs are created and repaired here. One that someone else created is used
 //! as it is.
 
 use api::{ObjectMeta, labels, multus::NetworkAttachmentDefinition};
 
 use super::{
     ownership::{controller, is_terminating, name, uid},
-    tampering::put_back,
+    tampering::repaired,
 };
 use crate::{
     Event,
@@ -71,7 +71,7 @@ fn repair(
         .clone_from(&found.metadata.owner_references);
     let fields = ["spec.config".to_owned()];
     Some(Step {
-        event: put_back(Kind::NetworkAttachmentDefinition, &found.metadata, &fields),
+        event: repaired(Kind::NetworkAttachmentDefinition, &found.metadata, &fields),
         action: Action::Apply {
             uid: uid(&found.metadata),
             created_at: managed::created_at(&found.metadata),

@@ -10,7 +10,7 @@ use api::{Machine, ObjectMeta, labels};
 use super::ownership::{annotation, name};
 use crate::{Event, machine::Kind, managed};
 
-/// The Event for labels and annotations of a disk that somebody else changed and the operator restores.
+/// The Event for labels and annotations of a disk that someone else changed and the operator restores.
 pub(super) fn repair_event(
     kind: Kind,
     desired: &ObjectMeta,
@@ -31,10 +31,10 @@ pub(super) fn repair_event(
             is_erased && *field == erased || !managed::managers_of(found, &[field]).is_empty()
         })
         .collect();
-    put_back(kind, found, &fields)
+    repaired(kind, found, &fields)
 }
 
-/// The Event for labels that somebody else removed or changed on an object of this Machine, so that
+/// The Event for labels that someone else removed or changed on an object of this Machine, so that
 /// caches did not show it.
 pub fn label_repair_event(
     kind: Kind,
@@ -42,10 +42,10 @@ pub fn label_repair_event(
     desired: &BTreeMap<String, String>,
 ) -> Option<Event> {
     let fields = differing("labels", Some(desired), found.labels.as_ref());
-    put_back(kind, found, &fields)
+    repaired(kind, found, &fields)
 }
 
-/// The Event for fields that somebody else set on a disk and the operator removes, with the reason.
+/// The Event for fields that someone else set on a disk and the operator removes, with the reason.
 pub(super) fn removed(
     kind: Kind,
     found: &ObjectMeta,
@@ -63,9 +63,9 @@ pub(super) fn removed(
     })
 }
 
-/// The Event for fields that somebody else changed and the operator restores.
-pub(super) fn put_back(kind: Kind, found: &ObjectMeta, fields: &[String]) -> Option<Event> {
-    changed(kind, found, fields, "put back")
+/// The Event for fields that someone else changed and the operator restores.
+pub(super) fn repaired(kind: Kind, found: &ObjectMeta, fields: &[String]) -> Option<Event> {
+    changed(kind, found, fields, "restored")
 }
 
 fn changed(kind: Kind, found: &ObjectMeta, fields: &[String], what: &str) -> Option<Event> {
@@ -74,13 +74,13 @@ fn changed(kind: Kind, found: &ObjectMeta, fields: &[String], what: &str) -> Opt
     }
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     let message = format!(
-        "{} {} was changed by {}: {what} {}",
+        "{} changed {} {}: the operator {what} {}",
+        managed::changed_by(found, &fields),
         kind.as_str(),
         name(found),
-        managed::changed_by(found, &fields),
         fields.join(", ")
     );
-    Some(Event::normal("PutBack", message))
+    Some(Event::normal("DriftCorrected", message))
 }
 
 fn differing(
@@ -151,7 +151,7 @@ mod tests {
         }});
         assert_eq!(
             message(&found(labels, annotations, foreign)).unwrap(),
-            "PersistentVolumeClaim web-root was changed by kubectl-edit: put back \
+            "kubectl-edit changed PersistentVolumeClaim web-root: the operator restored \
              metadata.labels.vitistack.io/machine, metadata.annotations.vitistack.io/listed-disk"
         );
     }
@@ -169,7 +169,7 @@ mod tests {
         let mut disk = found(labels, json!({}), json!({}));
         assert_eq!(
             message(&disk).unwrap(),
-            "PersistentVolumeClaim web-root was changed by somebody else: put back \
+            "Another client changed PersistentVolumeClaim web-root: the operator restored \
              metadata.annotations.vitistack.io/machine-uid"
         );
         let owner = json!([{"apiVersion": "x", "kind": "Machine", "name": "web", "uid": "m1"}]);
@@ -184,7 +184,7 @@ mod tests {
         let event = label_repair_event(Kind::DataVolume, &disk, &desired).unwrap();
         assert_eq!(
             event.message,
-            "DataVolume web-root was changed by somebody else: put back \
+            "Another client changed DataVolume web-root: the operator restored \
              metadata.labels.vitistack.io/managed-by"
         );
     }
@@ -197,7 +197,7 @@ mod tests {
         let event = removed(Kind::DataVolume, &found, label(labels::RETAINED), ", since");
         assert_eq!(
             event.unwrap().message,
-            "DataVolume web-root was changed by kubectl-edit: removed \
+            "kubectl-edit changed DataVolume web-root: the operator removed \
              metadata.labels.vitistack.io/retained, since"
         );
         let own = removed(Kind::DataVolume, &found, label(labels::MACHINE), "");

@@ -25,7 +25,7 @@ use crate::{
         Action, NetworkData, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData,
         elided,
     },
-    managed,
+    managed::{self, ANOTHER_CLIENT, repaired},
 };
 
 /// An existing VirtualMachine with its parsed spec.
@@ -172,7 +172,7 @@ pub(super) fn desired(
 }
 
 /// Adds the annotations, with a digest of everything that the Machine asks for. The record of a stop by
-/// somebody else is not part of it.
+/// someone else is not part of it.
 fn sealed(
     mut vm: VirtualMachine,
     mut annotations: BTreeMap<String, String>,
@@ -291,7 +291,7 @@ fn restart_annotations(
 }
 
 /// The instance that the operator stops with this write, or stopped last. It is recorded with the stop,
-/// so that a start right after it does not attribute the end of the instance to somebody else.
+/// so that a start right after it does not attribute the end of the instance to someone else.
 fn stopped_instance<'a>(
     desired: &VirtualMachine,
     observed: &Observed<'a>,
@@ -305,7 +305,7 @@ fn stopped_instance<'a>(
     }
 }
 
-/// The instance that ran when somebody else last stopped the VirtualMachine. The start that the operator
+/// The instance that ran when someone else last stopped the VirtualMachine. The start that the operator
 /// writes then records it, since the instance may end before it is observed to be deleted.
 fn halted_instance<'a>(
     desired: &VirtualMachine,
@@ -399,22 +399,20 @@ pub(super) fn step(
         .any(|difference| difference.path.ends_with(labels::APPLIED));
     keep_identity(&mut desired, existing);
     let vm_uid = uid(&existing.vm.metadata);
-    // Of an adopted VirtualMachine somebody else created the fields, under whatever name.
+    // Of an adopted VirtualMachine someone else created the fields, under whatever name.
     let created_at = managed::created_at(&existing.vm.metadata)
         .filter(|_| !adoption::is_adopted(&existing.vm.metadata));
     if owner_is_missing {
-        let message = format!(
-            "VirtualMachine {} was changed by somebody else: put back metadata.ownerReferences",
-            name(&existing.vm.metadata)
-        );
+        let vm = format!("VirtualMachine {}", name(&existing.vm.metadata));
+        let message = repaired(ANOTHER_CLIENT, &vm, "metadata.ownerReferences");
         return Some(Step {
             action: Action::RestoreOwner {
                 uid: vm_uid,
                 created_at,
                 object: Object::VirtualMachine(Box::new(desired)),
             },
-            reason: "its owner reference was removed by somebody else".to_owned(),
-            event: Some(Event::normal("PutBack", message)),
+            reason: "another client removed its owner reference".to_owned(),
+            event: Some(Event::normal("DriftCorrected", message)),
         });
     }
     Some(Step {

@@ -36,7 +36,7 @@ pub(super) enum StopCause {
     Requested,
     /// It was shut down from inside the guest.
     GuestShutdown,
-    /// Somebody stopped it without changing the Machine.
+    /// Someone stopped it without changing the Machine.
     Other,
     /// Its node is being drained.
     Evicted,
@@ -100,7 +100,7 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
             cause: end_of(view, instance, is_terminating),
             up,
         },
-        // Nobody deleted the instance, but its pod is terminating.
+        // No one deleted the instance, but its pod is terminating.
         InstancePhase::Running if is_pod_terminating(instance) => Guest::Stopping {
             cause: StopCause::Evicted,
             up,

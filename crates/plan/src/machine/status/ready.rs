@@ -117,19 +117,19 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
             ),
             StopCause::GuestShutdown | StopCause::Other | StopCause::Crashed => no(
                 reason::STOPPED_BY_OTHER,
-                "the guest is being stopped by somebody, though spec.powerState says otherwise; \
-                 it is started again: set spec.powerState to stop it",
+                "another client is stopping the guest although spec.powerState is not Stopped; \
+                 KubeVirt starts it again: set spec.powerState to Stopped to stop it",
             ),
         },
         Guest::Ended(cause) => match cause {
             StopCause::Requested | StopCause::Other => no(
                 reason::STOPPED_BY_OTHER,
-                "the guest was stopped by somebody, though spec.powerState says otherwise; it is \
-                 started again: set spec.powerState to stop it",
+                "another client stopped the guest although spec.powerState is not Stopped; \
+                 KubeVirt starts it again: set spec.powerState to Stopped to stop it",
             ),
             StopCause::GuestShutdown => no(
                 reason::GUEST_SHUTDOWN,
-                "the guest was shut down from inside; it is started again: set spec.powerState \
+                "the guest shut itself down; KubeVirt starts it again: set spec.powerState to Stopped \
                  to stop it",
             ),
             StopCause::Evicted => no(

@@ -100,7 +100,7 @@ impl<'a> View<'a> {
             || self.is_recorded(instance, labels::STOPPED_INSTANCE)
     }
 
-    /// Whether somebody else stopped the VirtualMachine of this instance.
+    /// Whether someone else stopped the VirtualMachine of this instance.
     pub(super) fn is_halted_by_other(&self, instance: &ObservedInstance) -> bool {
         self.is_recorded(instance, labels::HALTED_INSTANCE)
     }

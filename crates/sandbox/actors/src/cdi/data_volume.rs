@@ -1,7 +1,7 @@
 //! DataVolume controller: creates a claim, and fills it once it is bound.
 //!
 //! There are no importer pods. Phases, progress and conditions are those of CDI for storage without
-//! populators. An upload stays ready, since nobody uploads.
+//! populators. An upload stays ready, since no one uploads.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ impl Actor for DataVolumes {
             .caches
             .find(CLAIM, namespace(&volume), name(&volume))
             .cloned();
-        // If somebody deletes the claim of a volume, CDI creates and fills it again.
+        // If someone deletes the claim of a volume, CDI creates and fills it again.
         let is_done = match text(&volume, "/status/phase") {
             "Succeeded" => claim.is_some(),
             "Failed" => true,

@@ -163,7 +163,7 @@ pub(crate) fn node_labels() -> Map<String, Value> {
 }
 
 /// virt-handler's node labels: set while it is ready, `schedulable` false once it is not. A node
-/// whose labels somebody removed is not changed.
+/// whose labels someone removed is not changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeLabeller;
 

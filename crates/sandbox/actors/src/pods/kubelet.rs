@@ -2,7 +2,7 @@
 //!
 //! Pods of a Job run for a while and succeed; all others run until they are deleted, unless a fault
 //! says otherwise. A container that dumps an install strategy of KubeVirt writes it to a ConfigMap
-//! with the rights of the actors, not with those of its ServiceAccount. A pod that somebody else
+//! with the rights of the actors, not with those of its ServiceAccount. A pod that someone else
 //! set to a final phase is not changed.
 
 use std::time::Duration;

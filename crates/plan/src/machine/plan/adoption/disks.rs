@@ -79,7 +79,7 @@ pub(super) fn adopt_disks(observed: &Observed<'_>, machine: &ResolvedMachine) ->
     disks
 }
 
-/// Why a disk is not adopted: it belongs to somebody else, such as another Machine.
+/// Why a disk is not adopted: it belongs to someone else, such as another Machine.
 fn not_adoptable_disk(observed: &Observed<'_>, kind: Kind, disk: &ObjectMeta) -> Option<Obstacle> {
     let machine = observed.machine;
     let label = disk

@@ -49,7 +49,7 @@ pub(in crate::machine::plan) fn is_installer(machine: &Machine, disk: &ObjectMet
 /// What happens to a disk that was removed from `spec.disks`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disposition {
-    /// Delete it once nobody uses it.
+    /// Delete it once no one uses it.
     Delete,
     Retain,
     /// Retain it, because the policy at the time of the removal is not known.

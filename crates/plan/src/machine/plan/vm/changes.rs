@@ -26,7 +26,7 @@ pub(super) fn reason(changed: &[Difference], is_own_change: bool) -> String {
     match (fields.is_empty(), is_own_change) {
         (true, _) => "the operator's annotations change".to_owned(),
         (false, true) => format!("{} changes", fields.join(", ")),
-        (false, false) => format!("{} was changed by somebody else", fields.join(", ")),
+        (false, false) => format!("another client changed {}", fields.join(", ")),
     }
 }
 
@@ -42,12 +42,9 @@ pub(super) fn event(
     }
     let vm = name(&existing.vm.metadata);
     if !is_own_change {
-        let message = format!(
-            "VirtualMachine {vm} was changed by {}: put back {}",
-            managed::changed_by(&existing.vm.metadata, &fields),
-            fields.join(", ")
-        );
-        return Some(Event::normal("PutBack", message));
+        let by = managed::changed_by(&existing.vm.metadata, &fields);
+        let message = managed::repaired(&by, &format!("VirtualMachine {vm}"), &fields.join(", "));
+        return Some(Event::normal("DriftCorrected", message));
     }
     if fields == ["spec.runStrategy"] {
         return Some(match machine.power_state {

@@ -34,7 +34,7 @@ fn shut_down_from_inside() {
 #[rstest]
 #[case::virtctl_stop("Halted", "Succeeded")]
 #[case::deleted_by_hand("Always", "Failed")]
-fn stopped_by_somebody(#[case] strategy: &str, #[case] end: &str) {
+fn stopped_by_another_client(#[case] strategy: &str, #[case] end: &str) {
     let mut world = World::running(json!({}));
     world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": strategy})).into();
     world.end_instance();
@@ -88,7 +88,7 @@ fn ended_as_requested(#[case] label: &str) {
 #[rstest]
 #[case("Succeeded")]
 #[case("Failed")]
-fn stopped_by_somebody_else_and_ended_before_its_deletion_was_observed(#[case] phase: &str) {
+fn stopped_by_another_client_and_ended_before_its_deletion_was_observed(#[case] phase: &str) {
     let mut world = World::running(json!({}));
     let annotations = [(labels::HALTED_INSTANCE.to_owned(), "i1".to_owned())];
     world.vm.as_mut().unwrap().metadata.annotations = Some(annotations.into());
@@ -176,7 +176,7 @@ fn crashed_again_and_again() {
 }
 
 #[test]
-fn a_guest_that_ends_with_kubevirt_was_not_stopped_by_somebody() {
+fn a_guest_that_ends_with_kubevirt_was_not_stopped_by_another_client() {
     let mut world = World::running(json!({}));
     world.installed.kubevirt_is_removed = true;
     world.reconcile();
@@ -215,7 +215,7 @@ fn a_machine_that_comes_while_kubevirt_is_removed_is_pending() {
 }
 
 #[test]
-fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
+fn a_start_that_is_still_to_be_written_is_not_a_stop_by_another_client() {
     let mut world = World::new(json!({"powerState": "Stopped"}));
     world.vm(json!({"printableStatus": "Stopped"}));
     world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": "Halted"})).into();
@@ -231,7 +231,7 @@ fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
 }
 
 #[test]
-fn an_instance_that_is_replaced_before_it_started_was_not_stopped_by_somebody() {
+fn an_instance_that_is_replaced_before_it_started_was_not_stopped_by_another_client() {
     let mut world = World::new(json!({}));
     world.vm(json!({"printableStatus": "Starting"}));
     world.instance(json!({"phase": "Scheduling"}));
