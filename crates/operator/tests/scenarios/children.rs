@@ -151,7 +151,7 @@ fn a_deleted_cloud_init_secret_is_restored_within_a_second() {
         let messages = repairs(&scenario).await;
         assert_eq!(messages.len(), 1, "{messages:?}");
         assert!(
-            messages[0].contains("Secret web-cloud-init was deleted"),
+            messages[0].contains("Another client deleted Secret web-cloud-init"),
             "{messages:?}"
         );
         scenario
@@ -180,9 +180,8 @@ fn changed_data_of_a_cloud_init_secret_is_restored() {
         }
         let messages = repairs(&scenario).await;
         assert!(
-            messages
-                .iter()
-                .any(|message| message.contains("The data of Secret web-cloud-init was changed")),
+            messages.iter().any(|message| message
+                .contains("changed Secret web-cloud-init: the operator restored its data")),
             "{messages:?}"
         );
         let machine = scenario.get("Machine", "web").await;

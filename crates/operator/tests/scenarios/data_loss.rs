@@ -236,7 +236,10 @@ fn a_claim_being_deleted_is_reported_while_its_guest_runs() {
         scenario.delete(CLAIM, "web-data").await;
         let machine = until_lost(&scenario).await;
         let message = condition(&machine, "DataLost")["message"].as_str().unwrap();
-        assert!(message.contains("is being deleted"), "{message}");
+        assert!(
+            message.contains("is deleting PersistentVolumeClaim web-data"),
+            "{message}"
+        );
         assert_eq!(machine["status"]["phase"], "Running");
     });
 }

@@ -40,7 +40,10 @@ fn drift_is_repaired_and_reported() {
             message.contains("spec.template.spec.domain.memory.guest"),
             "{message}"
         );
-        assert!(message.contains("by intruder"), "{message}");
+        assert!(
+            message.starts_with("intruder changed VirtualMachine web"),
+            "{message}"
+        );
     });
 }
 

@@ -245,7 +245,7 @@ fn a_guest_stopped_with_virtctl_is_restarted_with_an_event() {
         let machine = scenario.until_reason("web", "StoppedByOther").await;
         let message = condition(&machine, "Ready")["message"].as_str().unwrap();
         assert!(
-            message.contains("set spec.powerState to stop it"),
+            message.contains("set spec.powerState to Stopped to stop it"),
             "{message}"
         );
         until_another_runs(&scenario, &instance).await;

@@ -323,7 +323,7 @@ fn a_definition_of_an_earlier_network_of_the_name_is_left_alone() {
         world
             .ready()
             .1
-            .starts_with("NetworkAttachmentDefinition prod belongs to")
+            .starts_with("NetworkAttachmentDefinition prod does not belong to this operator")
     );
     assert_eq!(world.plan().events, []);
 }

@@ -54,6 +54,23 @@ fn go_made() -> World {
     world
 }
 
+#[test]
+fn nothing_is_created_for_a_machine_with_the_finalizer_of_the_go_operator() {
+    let mut world = go_made();
+    world.machine["metadata"]["annotations"] = json!({});
+    // The caches lag: the Machine is there before its VirtualMachine.
+    world.vm = Value::Null;
+    world.instance = Value::Null;
+    world.claims.clear();
+    let plan = world.plan();
+    assert_eq!(plan.steps, []);
+    let (reason, message) = condition(&plan, "Ready").unwrap();
+    assert_eq!(reason, "ForeignObject");
+    assert!(message.contains("remove the finalizer"), "{message}");
+    world.machine["metadata"]["finalizers"] = json!([labels::FORMER_FINALIZER, labels::FINALIZER]);
+    assert_ne!(world.plan().steps, []);
+}
+
 /// The same after the adoption.
 fn adopted() -> World {
     let mut world = go_made();

@@ -357,12 +357,32 @@ impl PlanBuilder {
 }
 
 /// The obstacle to everything that a Machine needs: the VirtualMachine of its name is that of someone else,
-/// such as of another operator of the Viti stack, and has never been the Machine's.
+/// such as of another operator of the Viti stack, and has never been the Machine's. The cache may not show it
+/// yet: the Go operator's finalizer alone suffices.
 pub(super) fn foreign(observed: &Observed<'_>) -> Option<Obstacle> {
-    let vm = &observed.virtual_machine?.metadata;
+    let Some(vm) = observed.virtual_machine else {
+        return of_go_operator(observed);
+    };
+    let vm = &vm.metadata;
     let is_new = own_disks(observed).next().is_none();
     (is_new && controller_reference(vm).is_none()).then_some(())?;
     vm::obstacle(observed).filter(|it| it.error_type == Some(ErrorType::ForeignObject))
+}
+
+/// The obstacle to a Machine that the Go operator reconciled first.
+fn of_go_operator(observed: &Observed<'_>) -> Option<Obstacle> {
+    let finalizers = observed.machine.metadata.finalizers.as_deref();
+    let has = |wanted: &str| finalizers.is_some_and(|all| all.iter().any(|it| it == wanted));
+    (has(labels::FORMER_FINALIZER) && !has(labels::FINALIZER)).then(|| Obstacle {
+        part: Part::VirtualMachine,
+        error_type: Some(ErrorType::ForeignObject),
+        message: format!(
+            "the Go operator manages this Machine (finalizer {}): to adopt its VirtualMachine, annotate \
+             it with {}: \"true\"; to create a new one, remove the finalizer",
+            labels::FORMER_FINALIZER,
+            labels::ADOPT,
+        ),
+    })
 }
 
 /// Message about a VirtualMachine that someone else controls.

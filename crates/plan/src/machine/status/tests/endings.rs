@@ -28,7 +28,7 @@ fn shut_down_from_inside() {
         (Phase::Stopped, "False Starting".to_owned())
     );
     assert_eq!(world.events.len(), 1);
-    assert!(world.events[0].starts_with("GuestShutdown: the guest was shut down from inside"));
+    assert!(world.events[0].starts_with("GuestShutdown: the guest shut itself down"));
 }
 
 #[rstest]
