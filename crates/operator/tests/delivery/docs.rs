@@ -10,6 +10,9 @@ use crate::{
     text,
 };
 
+/// Where another chart owns the definitions.
+const WITHOUT_DEFINITIONS: &str = "crds.install=false";
+
 const CHART: &str = "oci://ghcr.io/vitistack/helm/kubevirt-operator";
 
 /// Code blocks of a section in a language.
@@ -67,6 +70,7 @@ fn the_documented_helm_commands_work_and_uninstall_leaves_nothing() {
     let removal = blocks("Uninstall", "sh").pop().unwrap();
     let documented = commands("Helm")
         .into_iter()
+        .filter(|command| !command.contains(WITHOUT_DEFINITIONS))
         .chain(commands("Upgrade"))
         .chain(removal.lines().map(str::to_owned));
     let mut count = 0;
@@ -95,6 +99,20 @@ fn the_documented_helm_commands_work_and_uninstall_leaves_nothing() {
     assert_eq!(count, 10);
     kubectl.until_deleted(&format!("namespace/{NAMESPACE} namespace/kubevirt"));
     assert_eq!(names(&kubectl, CLUSTER_KINDS), before);
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn the_documented_installation_beside_another_owner_of_the_definitions_works() {
+    let (sandbox, _) = start_bare();
+    let kubectl = Kubectl::of(&sandbox, "");
+    let mut commands = commands("Helm");
+    commands.retain(|command| command.contains(WITHOUT_DEFINITIONS));
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    let before = names(&kubectl, "customresourcedefinitions");
+    let words = commands[0].strip_prefix("helm ").unwrap();
+    Helm::of(&kubectl).ok(&words.replace(CHART, "CHART"));
+    assert_eq!(names(&kubectl, "customresourcedefinitions"), before);
 }
 
 #[test]
