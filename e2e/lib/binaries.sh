@@ -28,7 +28,7 @@ find_binaries() {
     fail "no kube-apiserver: put etcd and kube-apiserver on PATH or into KUBEBUILDER_ASSETS," \
       "or point KUBECONFIG_E2E at a cluster"
   fi
-  tell_binaries "$origin"
+  print_binaries "$origin"
 }
 
 take_from() {
@@ -59,7 +59,7 @@ make_once() {
   [ "$status" -eq 0 ] && take_from "$folder"
 }
 
-tell_binaries() {
+print_binaries() {
   echo "programs: from $1"
   echo "  $("$kube_apiserver" --version)"
   echo "  $("$etcd" --version | head -n1)"

@@ -1,5 +1,7 @@
 //! CustomResourceDefinitions, generated from the types of this crate.
 
+mod other_providers;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -9,11 +11,9 @@ use crate::{Machine, MachineClass, NetworkConfiguration, kubevirt::install::Kube
 
 /// The definitions of the project's custom resources, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![
-        MachineClass::crd(),
-        Machine::crd(),
-        NetworkConfiguration::crd(),
-    ];
+    let mut machine = Machine::crd();
+    schemas(&mut machine).for_each(other_providers::accept);
+    let mut crds = vec![MachineClass::crd(), machine, NetworkConfiguration::crd()];
     crds.iter_mut().flat_map(schemas).for_each(normalize);
     crds
 }

@@ -1,18 +1,28 @@
 //! Status of a Machine.
 
+use std::fmt;
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, IntoDeserializer as _, Visitor, value},
+};
 
-use super::omit_description;
 use crate::{Condition, QuantityValue, Time};
 
 /// Observed state of a virtual machine.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// Phase of the machine's lifecycle.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Phase of the machine's lifecycle: Pending, Creating, Running, Stopped or Failed. Operators of other
+    /// providers have others.
+    #[serde(
+        default,
+        deserialize_with = "own_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
     pub phase: Option<Phase>,
     /// State of the virtual machine in a word, such as Running, Paused, Stopped or Failed. While the machine
     /// is being created, KubeVirt's own word.
@@ -28,7 +38,11 @@ pub struct MachineStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_message: Option<String>,
     /// Conditions by type. `Ready` summarizes the others.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "complete_conditions",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Option<Vec<Condition>>,
     /// Generation of the spec that this status is based on.
@@ -154,11 +168,11 @@ pub struct DiskStatus {
     pub name: String,
     /// Name of its PersistentVolumeClaim.
     #[serde(default)]
-    #[schemars(!default)]
+    #[schemars(!default, with = "Option<String>")]
     pub pvc_name: String,
     /// UID of its PersistentVolumeClaim.
     #[serde(default)]
-    #[schemars(!default)]
+    #[schemars(!default, with = "Option<String>")]
     pub uuid: String,
     /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,8 +206,7 @@ pub struct InterfaceStatus {
     pub type_: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = omit_description)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Not reconciled yet.
     Pending,
@@ -205,4 +218,110 @@ pub enum Phase {
     Stopped,
     /// An error that a user has to fix.
     Failed,
+}
+
+/// A phase of this operator; none for those of other operators, such as Stopping or Terminating.
+fn own_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phase>, D::Error> {
+    struct OwnPhase;
+
+    impl<'de> Visitor<'de> for OwnPhase {
+        type Value = Option<Phase>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+            formatter.write_str("a phase")
+        }
+
+        fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, text: D) -> Result<Self::Value, D::Error> {
+            text.deserialize_str(self)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            let text: value::StrDeserializer<'_, value::Error> = text.into_deserializer();
+            Ok(Phase::deserialize(text).ok())
+        }
+    }
+
+    deserializer.deserialize_option(OwnPhase)
+}
+
+/// Conditions with a type and a time. Operators of other providers write incomplete ones; this operator
+/// replaces those.
+fn complete_conditions<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<Condition>>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct AnyCondition {
+        #[serde(rename = "type")]
+        type_: String,
+        status: String,
+        reason: String,
+        message: String,
+        last_transition_time: Option<Time>,
+        observed_generation: Option<i64>,
+    }
+
+    let found: Option<Vec<AnyCondition>> = Option::deserialize(deserializer)?;
+    let complete = |found: AnyCondition| {
+        let condition = Condition {
+            last_transition_time: found.last_transition_time?,
+            type_: found.type_,
+            status: found.status,
+            reason: found.reason,
+            message: found.message,
+            observed_generation: found.observed_generation,
+        };
+        (!condition.type_.is_empty()).then_some(condition)
+    };
+    Ok(found.map(|found| found.into_iter().filter_map(complete).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_phase_of_another_operator_is_none() {
+        let cases = [
+            (json!({ "phase": "Running" }), Some(Phase::Running)),
+            (json!({ "phase": "Stopping", "state": "Stopping" }), None),
+            (json!({ "phase": "" }), None),
+            (json!({ "phase": null }), None),
+            (json!({}), None),
+        ];
+        for (status, expected) in cases {
+            let text = status.to_string();
+            let found: MachineStatus = serde_json::from_str(&text).unwrap();
+            assert_eq!(found.phase, expected, "{text}");
+            let found: MachineStatus = decode::from_str(&text).unwrap();
+            assert_eq!(found.phase, expected, "{text}");
+            let found: MachineStatus = decode::from_value(status).unwrap();
+            assert_eq!(found.phase, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_status_of_another_operator_is_readable() {
+        let status = json!({
+            "phase": "Terminating", "message": "deleting", "region": "north",
+            "conditions": [
+                { "type": "Ready", "status": "False" },
+                { "type": "Known", "lastTransitionTime": "2026-11-01T10:00:00Z" },
+                { "lastTransitionTime": "2026-11-01T10:00:00Z" },
+            ],
+            "disks": [{ "name": "sda", "label": "root", "usedBytes": 1 }],
+            "networkInterfaces": [{ "name": "eth0", "mtu": 1500 }],
+        });
+        let parsed: MachineStatus = decode::from_value(status).unwrap();
+        assert_eq!(parsed.disks.unwrap()[0].name, "sda");
+        let conditions = parsed.conditions.unwrap();
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(conditions[0].type_, "Known");
+    }
 }

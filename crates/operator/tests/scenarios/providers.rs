@@ -1,5 +1,6 @@
 //! Machines of other providers.
 
+use kube::api::{Patch, PatchParams};
 use plan::machine::Provider;
 use serde_json::json;
 
@@ -32,6 +33,47 @@ fn machines_of_other_providers_are_left_alone() {
         assert_eq!(counted, Some(1.0));
         scenario.delete("Machine", "other").await;
         scenario.until_gone("Machine", "other").await;
+    });
+}
+
+#[test]
+fn the_status_of_another_providers_operator_is_kept() {
+    run_scenario(async {
+        let scenario = Scenario::start().await;
+        let spec = json!({ "provider": "proxmox", "template": "small" });
+        scenario.create_machine("other", spec).await;
+        let time = "2026-11-01T10:00:00Z";
+        // Fields and phases of vitistack/common, as its operators write them: what is unknown is left out.
+        let status = json!({
+            "phase": "Stopping", "state": "shutdown", "message": "The guest is shutting down",
+            "provider": "proxmox", "providerID": "100", "region": "north", "zone": "a",
+            "architecture": "amd64", "kernelVersion": "6.12", "operatingSystemVersion": "12",
+            "bootTime": time, "creationTime": time,
+            "conditions": [{ "type": "Ready", "status": "False" }],
+            "disks": [{
+                "name": "scsi0", "type": "SSD", "label": "root", "serialNumber": "1",
+                "filesystemType": "ext4", "mountPoint": "/", "volumeMode": "Block",
+                "accessModes": ["ReadWriteOnce"], "usedBytes": 1, "availableBytes": 2,
+                "usagePercent": "33.3%",
+            }],
+            "networkInterfaces": [{ "name": "net0", "mtu": 1500 }],
+        });
+        let params = PatchParams::default();
+        let patch = Patch::Merge(json!({ "status": status }));
+        let machines = scenario.api("Machine");
+        machines
+            .patch_status("other", &params, &patch)
+            .await
+            .unwrap();
+        assert_eq!(scenario.get("Machine", "other").await["status"], status);
+
+        // A Machine that comes to this provider gets this operator's status beside it.
+        scenario
+            .patch_spec("other", json!({ "provider": "kubevirt" }))
+            .await;
+        let machine = scenario.until_phase("other", "Running").await;
+        assert_eq!(machine["status"]["provider"], "kubevirt");
+        assert_eq!(machine["status"]["region"], "north");
     });
 }
 
