@@ -4,6 +4,7 @@ mod cloud_init;
 mod disk;
 mod domain;
 mod network;
+mod placement;
 mod stack;
 mod status;
 
@@ -17,6 +18,7 @@ pub use disk::{
 pub use domain::{Bootloader, Domain, DomainMachine, Features, Firmware};
 use kube::{CustomResource, KubeSchema};
 pub use network::{Network, NetworkModel};
+pub use placement::{SpreadBy, TaintEffect, Toleration, TolerationOperator};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 pub use stack::{
@@ -25,7 +27,7 @@ pub use stack::{
 };
 pub use status::{DiskStatus, GuestAddresses, InterfaceStatus, MachineStatus, Phase};
 
-use crate::{QuantityValue, rules};
+use crate::{Json, QuantityValue, rules};
 
 /// Drops the description of an enumeration. The field's own description names the default.
 pub(crate) fn omit_description(schema: &mut Schema) {
@@ -198,6 +200,31 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
 
+    /// Labels of the nodes that the machine may run on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// Taints of nodes that the machine tolerates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Option<Vec<Toleration>>,
+
+    /// Affinity to nodes and pods, as in Pods. Unknown fields are reported in the condition SpecValid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "placement::open_object")]
+    pub affinity: Option<Json>,
+
+    /// Topology over which Machines with the same label are spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread_by: Option<SpreadBy>,
+
+    /// PriorityClass of the machine's pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be the name of a PriorityClass: lower case letters, digits, '-' and '.'"))]
+    pub priority_class_name: Option<String>,
+
     /// Whether the machine runs. Defaults to Running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<PowerState>,
@@ -212,6 +239,12 @@ pub struct MachineSpec {
     /// disk that is removed from `disks` is only detached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
+
+    /// Whether the machine is protected from deletion. While true, the webhook refuses the deletion of the
+    /// Machine. If it is deleted anyway, its finalizer keeps it, and the guest runs on, until this is set
+    /// to false. Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
 
     /// Tags of the machine. Information only.
     #[serde(skip_serializing_if = "Option::is_none")]

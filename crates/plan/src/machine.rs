@@ -16,8 +16,10 @@ mod error;
 mod import;
 mod observed;
 mod orphan;
+mod passed_on;
 mod plan;
 pub mod preview;
+pub(crate) mod protection;
 mod provider;
 mod references;
 pub(crate) mod resolve;
@@ -39,11 +41,13 @@ pub use error::{ErrorType, SpecError};
 pub use import::{ImportSource, Imported, cloud_init_secret_of, import};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
+pub use passed_on::{NamePatterns, PassedOn};
 pub(crate) use plan::{NotExpandable, Standing, class_snapshot::classes_for, ignored_modes};
 pub use plan::{
     Plan, claims_of, class_snapshot::snapshot_class_name, controlled_by_other,
     is_controlled_by_other, is_running, label_repair_event, never_started, plan,
 };
+pub use protection::is_being_deleted;
 pub use provider::Provider;
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{
@@ -53,8 +57,8 @@ pub use resolve::{
 };
 pub use resolved::{
     Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
-    NetworkData, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
-    ResolvedSource, SizingSource, UserData,
+    NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
+    ResolvedSource, SizingSource, Spread, UserData,
 };
 pub use status::{trim_addresses, trim_ledger};
 pub use surroundings::{

@@ -68,15 +68,27 @@ const KNOWN_DEVICES: [&str; 4] = [
     "interfaces",
     "networkInterfaceMultiqueue",
 ];
-const KNOWN_TEMPLATE: [&str; 6] = [
+const KNOWN_TEMPLATE: [&str; 10] = [
+    "affinity",
     "architecture",
     "domain",
     "evictionStrategy",
     "networks",
+    "nodeSelector",
+    "priorityClassName",
     "terminationGracePeriodSeconds",
+    "tolerations",
     "volumes",
 ];
 const KNOWN_SPEC: [&str; 3] = ["runStrategy", "running", "template"];
+
+/// Fields that a Machine and a VirtualMachine's template have in common.
+const PLACEMENT: [&str; 4] = [
+    "affinity",
+    "nodeSelector",
+    "priorityClassName",
+    "tolerations",
+];
 
 pub fn import(source: ImportSource<'_>) -> Imported {
     let mut import = Import {
@@ -135,6 +147,12 @@ impl<'a> Import<'a> {
         }
         if let Some(order) = self.boot_order() {
             spec.insert("bootOrder".to_owned(), order);
+        }
+        for field in PLACEMENT {
+            let found = &self.template()[field];
+            if !found.is_null() && *found != json!({}) && *found != json!([]) {
+                spec.insert(field.to_owned(), found.clone());
+            }
         }
         if self.is_stopped() {
             spec.insert("powerState".to_owned(), "Stopped".into());

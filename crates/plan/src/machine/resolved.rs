@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    AccessMode, CloudInitType, DiskBus, HttpSource, NetworkModel, ObjectSource, PowerState,
-    RegistrySource, VolumeMode, kubevirt::CpuTopology,
+    AccessMode, CloudInitType, DiskBus, HttpSource, Json, NetworkModel, ObjectSource, PowerState,
+    RegistrySource, Toleration, VolumeMode, kubevirt::CpuTopology,
 };
 
 use crate::{Quantity, naming};
@@ -18,6 +18,8 @@ pub struct ResolvedMachine {
     pub labels: BTreeMap<String, String>,
     /// Annotations to copy to the instance.
     pub annotations: BTreeMap<String, String>,
+    /// Those that the VirtualMachine itself has as well.
+    pub vm_annotations: BTreeMap<String, String>,
     pub sizing: SizingSource,
     pub cpu: CpuTopology,
     pub memory: Quantity,
@@ -37,6 +39,7 @@ pub struct ResolvedMachine {
     pub hyperv: bool,
     /// KubeVirt's default if absent.
     pub bootloader: Option<Bootloader>,
+    pub placement: Placement,
     pub power_state: PowerState,
 }
 
@@ -95,6 +98,26 @@ impl fmt::Display for SizingSource {
             Self::Class { name, .. } => write!(f, "MachineClass {name}"),
         }
     }
+}
+
+/// Placement on nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    pub node_selector: BTreeMap<String, String>,
+    pub tolerations: Vec<Toleration>,
+    pub affinity: Option<Json>,
+    pub spread: Option<Spread>,
+    pub priority_class_name: Option<String>,
+}
+
+/// Distribution of the Machines that have a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    pub topology_key: String,
+    pub label: String,
+    pub value: String,
+    /// Whether the machine waits if it cannot be placed evenly.
+    pub is_required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -67,9 +67,10 @@ pub(super) struct StatusInput<'a> {
     pub(super) class_mismatch: Option<&'a ClassMismatch>,
     /// Why a change needs a restart, if KubeVirt does not report it itself.
     pub(super) restart_required: Option<&'a str>,
-    /// Whether the deletion policy of a removed disk is not recorded yet. Until then the generation that
-    /// removed it does not count as observed: the next one may have another policy.
-    pub(super) removal_is_pending: bool,
+    /// Whether the present generation does not count as observed. While the deletion policy of a removed disk
+    /// is not recorded, the next generation may have another policy; while its protection blocks a deletion,
+    /// nothing is written.
+    pub(super) keeps_observed_generation: bool,
     /// Whether the VirtualMachine lacks a change of the Machine, other than by tampering.
     pub(super) vm_is_outdated: bool,
     /// Modes in `spec.disks` that differ from those of the claims.
@@ -206,6 +207,7 @@ fn report_if_significant(
                 .into_iter()
                 .chain(events::shared_address(view.old, &status))
                 .chain(events::ignored_annotations(view.old, &status))
+                .chain(events::blocked_deletion(view.old, &status))
                 .collect(),
             status,
             requeue_after,
@@ -220,7 +222,7 @@ fn status(
 ) -> MachineStatus {
     let StatusInput { observed, now, .. } = view.input;
     let old = view.old.cloned().unwrap_or_default();
-    let generation = if view.input.removal_is_pending {
+    let generation = if view.input.keeps_observed_generation {
         old.observed_generation
     } else {
         observed.machine.metadata.generation

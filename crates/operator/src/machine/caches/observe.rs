@@ -206,6 +206,7 @@ impl Caches {
             kept_interface: KeptInterface::default(),
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
+            passed_on: self.passed_on.clone(),
             provider: self.provider.clone(),
             served: self.served.clone(),
         }

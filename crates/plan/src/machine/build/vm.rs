@@ -5,9 +5,10 @@ use api::{
     kubevirt::{
         Clock, Devices, DiskDevice, DiskTarget, DomainBootloader, DomainFeatures, DomainFirmware,
         DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV, InstanceNetwork, InstanceSpec,
-        InstanceTemplate, Interface, InterfaceBinding, LocalSecret, MachineType, Memory,
-        NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
-        TimerPolicy, TimerPresence, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
+        InstanceTemplate, Interface, InterfaceBinding, LabelSelector, LocalSecret, MachineType,
+        Memory, NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
+        TimerPolicy, TimerPresence, TopologySpreadConstraint, VirtualMachine, VirtualMachineSpec,
+        Volume, VolumeSource, WhenUnsatisfiable,
     },
     labels,
 };
@@ -15,8 +16,8 @@ use api::{
 use super::{add_child_labels, labelled};
 use crate::{
     machine::{
-        Attachment, Bootloader, CloudInit, DiskType, Identity, ResolvedDisk, ResolvedInterface,
-        ResolvedMachine, ResolvedSource,
+        Attachment, Bootloader, CloudInit, DiskType, Identity, Placement, ResolvedDisk,
+        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread,
     },
     naming,
 };
@@ -44,11 +45,25 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     };
     let mut vm = VirtualMachine::new("", spec);
     vm.metadata = labelled(&machine.identity, machine.vm_name.clone(), labels);
+    let annotations = &machine.vm_annotations;
+    vm.metadata.annotations = (!annotations.is_empty()).then(|| annotations.clone());
     vm
 }
 
 fn instance(machine: &ResolvedMachine) -> InstanceSpec {
+    let Placement {
+        node_selector,
+        tolerations,
+        affinity,
+        spread,
+        priority_class_name,
+    } = &machine.placement;
     InstanceSpec {
+        node_selector: node_selector.clone(),
+        tolerations: tolerations.clone(),
+        affinity: affinity.clone(),
+        topology_spread_constraints: spread.iter().map(spread_constraint).collect(),
+        priority_class_name: priority_class_name.clone(),
         domain: domain(machine),
         eviction_strategy: can_migrate(&machine.disks).then_some(EvictionStrategy::LiveMigrate),
         networks: machine.interfaces.iter().map(network).collect(),
@@ -63,6 +78,21 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
                     .map(|data| cloud_init_volume(&machine.identity, data)),
             )
             .collect(),
+    }
+}
+
+fn spread_constraint(spread: &Spread) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: spread.topology_key.clone(),
+        when_unsatisfiable: if spread.is_required {
+            WhenUnsatisfiable::DoNotSchedule
+        } else {
+            WhenUnsatisfiable::ScheduleAnyway
+        },
+        label_selector: LabelSelector {
+            match_labels: [(spread.label.clone(), spread.value.clone())].into(),
+        },
     }
 }
 

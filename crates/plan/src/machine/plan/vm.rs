@@ -121,7 +121,7 @@ pub(super) fn desired(
     class_snapshot: Option<String>,
     cloud_init: Option<String>,
 ) -> VirtualMachine {
-    let mut annotations = BTreeMap::new();
+    let mut annotations = vm.metadata.annotations.take().unwrap_or_default();
     annotations
         .extend(class_snapshot.map(|snapshot| (labels::CLASS_SNAPSHOT.to_owned(), snapshot)));
     annotations.extend(restart_annotations(observed, existing));

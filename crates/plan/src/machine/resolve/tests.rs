@@ -13,6 +13,7 @@ mod networks;
 mod offline;
 mod overrides;
 mod passed_on;
+mod placement;
 mod power;
 mod size;
 mod stack;

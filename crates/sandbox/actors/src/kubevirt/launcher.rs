@@ -133,6 +133,12 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     ] {
         label(&mut pod, key, value);
     }
+    let annotations = crate::object::map(vmi, "/metadata/annotations");
+    for (key, value) in annotations.into_iter().flatten() {
+        if let (true, Some(value)) = (reaches_pod(key), value.as_str()) {
+            annotate(&mut pod, key, value);
+        }
+    }
     annotate(&mut pod, DOMAIN_ANNOTATION, name(vmi));
     annotate(&mut pod, OVERHEAD_ANNOTATION, &overhead.to_string());
     annotate(
@@ -148,6 +154,7 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
         "tolerations",
         "priorityClassName",
         "schedulerName",
+        "topologySpreadConstraints",
     ] {
         if let Some(value) = spec.get(field).filter(|value| !value.is_null()) {
             set(&mut pod, &format!("/spec/{field}"), value.clone());
@@ -172,6 +179,17 @@ pub fn target_pod(vmi: &Value, migration: &Value, image: &str, number: u64) -> V
     terms.push(apart);
     set(&mut pod, rules, terms);
     pod
+}
+
+/// Whether an annotation of a VMI is copied to its pod. Faults of a guest are not those of its pod.
+fn reaches_pod(annotation: &str) -> bool {
+    let kept = [
+        "kubectl.kubernetes.io",
+        "kubevirt.io/storage-observed-api-version",
+        "kubevirt.io/latest-observed-api-version",
+        faults::ANNOTATION,
+    ];
+    !kept.iter().any(|prefix| annotation.starts_with(prefix))
 }
 
 /// Adds labels to the node selector.
