@@ -58,6 +58,11 @@ pub struct InstanceSpec {
     /// The cluster's default if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_strategy: Option<EvictionStrategy>,
+    /// The name of the VirtualMachine up to its first dot, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access_credentials: Vec<AccessCredential>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,6 +78,40 @@ pub struct InstanceSpec {
     /// Matched to the disks by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessCredential {
+    pub ssh_public_key: SshPublicKey,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SshPublicKey {
+    pub source: SshPublicKeySource,
+    pub propagation_method: PropagationMethod,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SshPublicKeySource {
+    pub secret: AccessSecret,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessSecret {
+    /// All its values are keys.
+    pub secret_name: String,
+}
+
+/// How keys reach the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PropagationMethod {
+    NoCloud {},
+    ConfigDrive {},
+    QemuGuestAgent { users: Vec<String> },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,6 +276,9 @@ pub struct Devices {
     pub disks: Vec<DiskDevice>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Interface>,
+    /// The cluster's setting if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_serial_console: Option<bool>,
     /// One queue per virtual CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_interface_multiqueue: Option<bool>,

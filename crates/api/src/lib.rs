@@ -29,7 +29,7 @@ pub use machine::{
     HttpSource, InterfaceStatus, Machine, MachineNetwork, MachineNetworkInterface, MachineOs,
     MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState,
     ProviderConfig, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
-    SpreadBy, TaintEffect, Toleration, TolerationOperator, VolumeMode,
+    SpreadBy, SshKeySecret, TaintEffect, Toleration, TolerationOperator, VolumeMode,
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,

@@ -1,5 +1,6 @@
 //! The Machine resource.
 
+mod access;
 mod cloud_init;
 mod disk;
 mod domain;
@@ -10,6 +11,7 @@ mod status;
 
 use std::collections::BTreeMap;
 
+pub use access::SshKeySecret;
 pub use cloud_init::{CloudInit, CloudInitConfigMapRef, CloudInitSecretRef, CloudInitType};
 pub use disk::{
     AccessMode, Disk, DiskBus, DiskSource, EmptySource, HttpSource, ObjectSource,
@@ -258,9 +260,27 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_config: Option<ProviderConfig>,
 
-    /// SSH keys. For other providers: use `cloudInit`.
+    /// Public SSH keys, which cloud-init gives to its default user. They are added to the user data of
+    /// `cloudInit` if that is a cloud-config or a script.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_keys: Option<Vec<String>>,
+
+    /// Secrets with public SSH keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub ssh_key_secrets: Option<Vec<SshKeySecret>>,
+
+    /// Host name of the guest. Defaults to the name of the VirtualMachine up to its first dot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message(rules::DNS_LABEL))]
+    pub hostname: Option<String>,
+
+    /// Whether the output of the serial console is written to the log of the container `guest-console-log`
+    /// in the machine's pod. Defaults to KubeVirt's setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial_console_log: Option<bool>,
 
     /// Script for the first boot. For other providers: use `cloudInit`.
     #[serde(skip_serializing_if = "Option::is_none")]

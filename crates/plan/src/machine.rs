@@ -25,6 +25,7 @@ mod references;
 pub(crate) mod resolve;
 pub(crate) mod resolved;
 pub mod simulation;
+mod ssh_keys;
 mod status;
 pub(crate) mod surroundings;
 pub(crate) mod switches;
@@ -56,11 +57,11 @@ pub use resolve::{
     resolve,
 };
 pub use resolved::{
-    Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
-    NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
-    ResolvedSource, SizingSource, Spread, UserData,
+    Access, Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
+    KeySecret, NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine,
+    ResolvedNamespace, ResolvedSource, SizingSource, Spread, UserData,
 };
-pub use status::{trim_addresses, trim_ledger};
+pub use status::{trim_addresses, trim_instance_spec, trim_ledger};
 pub use surroundings::{
     CloneSources, CloudInitObjects, KeptInterface, Known, Lookup, Surroundings,
 };

@@ -20,6 +20,7 @@ mod quota;
 mod recording;
 mod scenario;
 
+mod access;
 mod admission;
 mod adoption;
 mod children;

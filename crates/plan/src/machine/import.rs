@@ -62,17 +62,19 @@ const KNOWN_DOMAIN: [&str; 7] = [
     "memory",
     "resources",
 ];
-const KNOWN_DEVICES: [&str; 4] = [
+const KNOWN_DEVICES: [&str; 5] = [
     "autoattachPodInterface",
     "disks",
     "interfaces",
+    "logSerialConsole",
     "networkInterfaceMultiqueue",
 ];
-const KNOWN_TEMPLATE: [&str; 10] = [
+const KNOWN_TEMPLATE: [&str; 11] = [
     "affinity",
     "architecture",
     "domain",
     "evictionStrategy",
+    "hostname",
     "networks",
     "nodeSelector",
     "priorityClassName",
@@ -83,8 +85,9 @@ const KNOWN_TEMPLATE: [&str; 10] = [
 const KNOWN_SPEC: [&str; 3] = ["runStrategy", "running", "template"];
 
 /// Fields that a Machine and a VirtualMachine's template have in common.
-const PLACEMENT: [&str; 4] = [
+const COMMON: [&str; 5] = [
     "affinity",
+    "hostname",
     "nodeSelector",
     "priorityClassName",
     "tolerations",
@@ -148,11 +151,15 @@ impl<'a> Import<'a> {
         if let Some(order) = self.boot_order() {
             spec.insert("bootOrder".to_owned(), order);
         }
-        for field in PLACEMENT {
+        for field in COMMON {
             let found = &self.template()[field];
             if !found.is_null() && *found != json!({}) && *found != json!([]) {
                 spec.insert(field.to_owned(), found.clone());
             }
+        }
+        let console = &self.template()["domain"]["devices"]["logSerialConsole"];
+        if console.is_boolean() {
+            spec.insert("serialConsoleLog".to_owned(), console.clone());
         }
         if self.is_stopped() {
             spec.insert("powerState".to_owned(), "Stopped".into());

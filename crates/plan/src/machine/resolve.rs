@@ -3,6 +3,7 @@
 //! Reports all errors at once. Offline, a reference that cannot be checked is not an error if the
 //! Machine can be built without it: a note says what the cluster decides.
 
+mod access;
 mod amount;
 mod boot;
 pub(crate) mod class;
@@ -80,10 +81,14 @@ pub fn resolve(
         deletion_protection: _,
         // Information for users and other programs.
         tags: _,
+        // Resolved by `access`.
+        ssh_keys: _,
+        ssh_key_secrets: _,
+        hostname: _,
+        serial_console_log: _,
         // For other providers: `unsupported` notes that they have no effect.
         machine_type: _,
         provider_config: _,
-        ssh_keys: _,
         user_data: _,
         security_groups: _,
         monitoring: _,
@@ -116,8 +121,10 @@ pub fn resolve(
         &mut interfaces,
         &mut findings,
     );
+    let access = access::resolve(&machine.spec, surroundings, &mut findings);
+    let for_keys = access::needs_cloud_init(&access).then(api::CloudInit::default);
     let mut cloud_init = cloud_init::resolve(
-        cloud_init.as_ref(),
+        cloud_init.as_ref().or(for_keys.as_ref()),
         elided(&machine.metadata),
         &identity.name,
         surroundings,
@@ -129,6 +136,9 @@ pub fn resolve(
     {
         cloud_init.network_data =
             networks::network_data(namespace, &interfaces, surroundings, &mut findings);
+    }
+    if let Some(cloud_init) = &mut cloud_init {
+        access::add_keys(&access, cloud_init, &mut findings);
     }
     let hardware = domain::resolve(domain.as_ref(), &mut findings);
     let PassedOn {
@@ -161,6 +171,7 @@ pub fn resolve(
                 apic: hardware.apic,
                 hyperv: hardware.hyperv,
                 bootloader: hardware.bootloader,
+                access,
                 placement,
                 power_state: power_state.unwrap_or_default(),
             },

@@ -39,6 +39,7 @@ pub struct ResolvedMachine {
     pub hyperv: bool,
     /// KubeVirt's default if absent.
     pub bootloader: Option<Bootloader>,
+    pub access: Access,
     pub placement: Placement,
     pub power_state: PowerState,
 }
@@ -98,6 +99,26 @@ impl fmt::Display for SizingSource {
             Self::Class { name, .. } => write!(f, "MachineClass {name}"),
         }
     }
+}
+
+/// Access to the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Keys of the spec, which are part of the cloud-init data.
+    pub ssh_keys: Vec<String>,
+    pub key_secrets: Vec<KeySecret>,
+    /// KubeVirt's default if absent.
+    pub hostname: Option<String>,
+    /// KubeVirt's default if absent.
+    pub serial_console_log: Option<bool>,
+}
+
+/// A Secret with public SSH keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySecret {
+    pub name: String,
+    /// Users that the guest agent gives the keys to. If empty, cloud-init gives them to its default user.
+    pub users: Vec<String>,
 }
 
 /// Placement on nodes.
@@ -226,6 +247,8 @@ pub struct CloudInit {
     pub type_: CloudInitType,
     pub user_data: Option<UserData>,
     pub network_data: Option<NetworkData>,
+    /// Public keys that are added to the user data.
+    pub ssh_keys: Vec<String>,
 }
 
 impl fmt::Debug for CloudInit {
@@ -234,6 +257,7 @@ impl fmt::Debug for CloudInit {
             .field("type_", &self.type_)
             .field("user_data", &self.user_data.is_some())
             .field("network_data", &self.network_data.is_some())
+            .field("ssh_keys", &self.ssh_keys)
             .finish()
     }
 }

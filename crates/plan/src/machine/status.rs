@@ -31,8 +31,11 @@ pub use self::addresses::{trim_addresses, trim_ledger};
 use std::{borrow::Cow, time::Duration};
 
 use api::{
-    Condition, DiskStatus, GuestAddresses, MachineStatus, Phase, Time, kubevirt::ObservedInstance,
+    Condition, DiskStatus, GuestAddresses, Json, MachineStatus, Phase, Time,
+    kubevirt::ObservedInstance,
 };
+
+use serde_json::json;
 
 use self::{
     addresses::{Addresses, unless_empty},
@@ -282,12 +285,26 @@ fn status(
     }
 }
 
-/// Host name of a guest: KubeVirt takes the first label of the instance's name, since the VirtualMachine
-/// names no other.
+/// Host name of a guest: without one in its spec, KubeVirt takes the first label of the instance's name.
 fn hostname(instance: &ObservedInstance) -> Option<String> {
     const MAX_LABEL: usize = 63;
+    if let Some(hostname) = spec_hostname(instance) {
+        return Some(hostname);
+    }
     let label = instance.metadata.name.as_deref()?.split('.').next()?;
     Some(label.chars().take(MAX_LABEL).collect())
+}
+
+fn spec_hostname(instance: &ObservedInstance) -> Option<String> {
+    let spec = instance.spec.as_ref()?.value();
+    let hostname = spec["hostname"].as_str()?;
+    (!hostname.is_empty()).then(|| hostname.to_owned())
+}
+
+/// Drops the spec of an instance, except for the host name, which its status does not have.
+pub fn trim_instance_spec(instance: &mut ObservedInstance) {
+    let hostname = spec_hostname(instance);
+    instance.spec = hostname.map(|it| Json::from(&json!({ "hostname": it })));
 }
 
 /// Operating system that the guest agent reports.

@@ -75,7 +75,7 @@ impl CloudInitObjects {
         let CloudInitSource { name, key, .. } = *source;
         match source.kind {
             SourceKind::Secret => match self.secrets.get(name) {
-                Lookup::Found(secret) => secret.data.contains_key(key),
+                Lookup::Found(secret) => key.is_empty() || secret.data.contains_key(key),
                 Lookup::Missing | Lookup::Unknown => false,
             },
             SourceKind::ConfigMap => match self.config_maps.get(name) {

@@ -3,12 +3,13 @@
 use api::{
     AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState,
     kubevirt::{
-        Clock, Devices, DiskDevice, DiskTarget, DomainBootloader, DomainFeatures, DomainFirmware,
-        DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV, InstanceNetwork, InstanceSpec,
-        InstanceTemplate, Interface, InterfaceBinding, LabelSelector, LocalSecret, MachineType,
-        Memory, NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
-        TimerPolicy, TimerPresence, TopologySpreadConstraint, VirtualMachine, VirtualMachineSpec,
-        Volume, VolumeSource, WhenUnsatisfiable,
+        AccessCredential, AccessSecret, Clock, Devices, DiskDevice, DiskTarget, DomainBootloader,
+        DomainFeatures, DomainFirmware, DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV,
+        InstanceNetwork, InstanceSpec, InstanceTemplate, Interface, InterfaceBinding,
+        LabelSelector, LocalSecret, MachineType, Memory, NetworkSource, PropagationMethod,
+        RunStrategy, Spinlocks, SshPublicKey, SshPublicKeySource, SyntheticTimer, TemplateMetadata,
+        Timer, TimerPolicy, TimerPresence, TopologySpreadConstraint, VirtualMachine,
+        VirtualMachineSpec, Volume, VolumeSource, WhenUnsatisfiable,
     },
     labels,
 };
@@ -59,6 +60,8 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
         priority_class_name,
     } = &machine.placement;
     InstanceSpec {
+        hostname: machine.access.hostname.clone(),
+        access_credentials: access_credentials(machine),
         node_selector: node_selector.clone(),
         tolerations: tolerations.clone(),
         affinity: affinity.clone(),
@@ -79,6 +82,29 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
             )
             .collect(),
     }
+}
+
+fn access_credentials(machine: &ResolvedMachine) -> Vec<AccessCredential> {
+    let secrets = machine.access.key_secrets.iter();
+    let type_ = machine.cloud_init.as_ref().map(|it| it.type_);
+    let credentials = secrets.map(|secret| AccessCredential {
+        ssh_public_key: SshPublicKey {
+            source: SshPublicKeySource {
+                secret: AccessSecret {
+                    secret_name: secret.name.clone(),
+                },
+            },
+            // Only one method for each Secret: a second one would be a second volume of the same name.
+            propagation_method: match (secret.users.as_slice(), type_) {
+                ([], Some(CloudInitType::ConfigDrive)) => PropagationMethod::ConfigDrive {},
+                ([], Some(CloudInitType::NoCloud) | None) => PropagationMethod::NoCloud {},
+                (users, _) => PropagationMethod::QemuGuestAgent {
+                    users: users.to_vec(),
+                },
+            },
+        },
+    });
+    credentials.collect()
 }
 
 fn spread_constraint(spread: &Spread) -> TopologySpreadConstraint {
@@ -131,6 +157,7 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
                 .chain(machine.cloud_init.as_ref().map(|_| cloud_init_device()))
                 .collect(),
             interfaces: machine.interfaces.iter().map(interface).collect(),
+            log_serial_console: machine.access.serial_console_log,
             network_interface_multiqueue: machine
                 .interfaces
                 .iter()

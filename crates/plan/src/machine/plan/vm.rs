@@ -105,6 +105,13 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
         Some(UserData::Content(content)) => elided::digest(uid, content, given),
         Some(UserData::Unread) | None => elided::digest(uid, &[], given),
     };
+    let digest = match cloud_init.ssh_keys.as_slice() {
+        [] => digest,
+        keys => {
+            let keys = keys.iter().map(|key| key.as_bytes());
+            compare::digest([digest.as_bytes()].into_iter().chain(keys))
+        }
+    };
     Some(match network_data {
         Some(NetworkData::Recorded(recorded)) => {
             compare::digest([digest.as_bytes(), recorded.as_bytes()])

@@ -4,6 +4,7 @@
     reason = "cases read best as plain json! values"
 )]
 
+mod access;
 mod boot_order;
 mod cloud_init;
 mod disks;

@@ -17,7 +17,8 @@ use crate::{
     Caches, faults,
     kind::POD,
     object::{
-        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, uid,
+        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, truth,
+        uid,
     },
 };
 
@@ -126,6 +127,20 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
             "volumes": volumes(&spec),
         },
     });
+    if truth(&spec, "/domain/devices/logSerialConsole") {
+        let mut containers = list(&pod, "/spec/containers").to_vec();
+        containers.push(json!({
+            "name": "guest-console-log",
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["/usr/bin/virt-tail"],
+            "resources": {
+                "requests": { "cpu": "5m", "memory": "35M" },
+                "limits": { "cpu": "15m", "memory": "60M" },
+            },
+        }));
+        set(&mut pod, "/spec/containers", containers);
+    }
     for (key, value) in [
         (APP_LABEL, "virt-launcher"),
         (CREATED_BY_LABEL, uid(vmi)),
@@ -281,6 +296,14 @@ fn volumes(spec: &Value) -> Vec<Value> {
         for (what, secret) in secrets(volume) {
             let source = json!({ "secretName": secret });
             volumes.push(json!({ "name": format!("{name}{what}"), "secret": source }));
+        }
+    }
+    for credential in list(spec, "/accessCredentials") {
+        let secret = ["sshPublicKey", "userPassword"]
+            .map(|kind| text(credential, &format!("/{kind}/source/secret/secretName")));
+        for secret in secret.into_iter().filter(|secret| !secret.is_empty()) {
+            let source = json!({ "secretName": secret });
+            volumes.push(json!({ "name": format!("{secret}-access-cred"), "secret": source }));
         }
     }
     volumes
