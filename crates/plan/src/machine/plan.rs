@@ -284,8 +284,8 @@ impl PlanBuilder {
             annotation(&existing.vm.metadata, labels::APPLIED)
                 != annotation(&desired.metadata, labels::APPLIED)
         });
-        let domain = &desired.spec.template.spec.domain;
-        let replacement = replace::replacement(observed, domain, machine.power_state, now);
+        let template = &desired.spec.template;
+        let replacement = replace::replacement(observed, template, machine.power_state, now);
         self.steps
             .extend(vm::step(desired, existing.as_ref(), machine));
         match restart(observed, existing.as_ref()) {

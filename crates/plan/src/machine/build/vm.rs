@@ -1,5 +1,7 @@
 //! VirtualMachine of a resolved Machine.
 
+use std::collections::BTreeMap;
+
 use api::{
     AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState,
     kubevirt::{
@@ -18,7 +20,7 @@ use super::{add_child_labels, labelled};
 use crate::{
     machine::{
         Attachment, Bootloader, CloudInit, DiskType, Identity, Placement, ResolvedDisk,
-        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread,
+        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread, plan::compare,
     },
     naming,
 };
@@ -39,7 +41,7 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
         template: InstanceTemplate {
             metadata: TemplateMetadata {
                 labels: labels.clone(),
-                annotations: machine.annotations.clone(),
+                annotations: annotations(machine),
             },
             spec: instance(machine),
         },
@@ -49,6 +51,31 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     let annotations = &machine.vm_annotations;
     vm.metadata.annotations = (!annotations.is_empty()).then(|| annotations.clone());
     vm
+}
+
+/// Annotations of the instance: those of the Machine, and a digest of its placement.
+fn annotations(machine: &ResolvedMachine) -> BTreeMap<String, String> {
+    let mut annotations = machine.annotations.clone();
+    let Placement {
+        node_selector,
+        tolerations,
+        affinity,
+        spread,
+        priority_class_name,
+    } = &machine.placement;
+    if machine.placement != Placement::default() {
+        let spread: Vec<_> = spread.iter().map(spread_constraint).collect();
+        let placement = serde_json::json!([
+            node_selector,
+            tolerations,
+            affinity,
+            spread,
+            priority_class_name
+        ]);
+        let digest = compare::digest([placement.to_string().as_bytes()]);
+        annotations.insert(labels::PLACEMENT.to_owned(), digest);
+    }
+    annotations
 }
 
 fn instance(machine: &ResolvedMachine) -> InstanceSpec {

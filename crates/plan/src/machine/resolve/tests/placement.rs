@@ -42,6 +42,8 @@ fn of_pods_is_passed_on() {
     assert_eq!(instance["nodeSelector"], json!({"disktype": "ssd"}));
     assert_eq!(instance["tolerations"], json!([{"operator": "Exists"}]));
     assert_eq!(instance["priorityClassName"], "high");
+    let template = &vm["spec"]["template"]["metadata"]["annotations"];
+    assert!(template["vitistack.io/placement"].is_string());
 }
 
 #[rstest]
