@@ -213,7 +213,7 @@ pub struct MachineSpec {
     pub tolerations: Option<Vec<Toleration>>,
 
     /// Affinity to nodes and pods, as in Pods. Unknown fields are reported in the condition SpecValid.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "placement::open_object")]
     pub affinity: Option<Json>,
 
