@@ -14,7 +14,9 @@ pub use observed::{
 pub use references::{Referrer, ReferrerList};
 use serde::{Deserialize, Serialize};
 
-use crate::{DiskBus, Json, NetworkModel, Toleration};
+use crate::{
+    DiskBus, HugePages, Json, NetworkModel, PassedThroughDevice, Toleration, Tpm, WatchdogAction,
+};
 
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -143,7 +145,7 @@ pub enum EvictionStrategy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainSpec {
-    pub cpu: CpuTopology,
+    pub cpu: DomainCpu,
     pub memory: Memory,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineType>,
@@ -154,6 +156,15 @@ pub struct DomainSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<DomainFirmware>,
     pub devices: Devices,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainCpu {
+    #[serde(flatten)]
+    pub topology: CpuTopology,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedicated_cpu_placement: Option<bool>,
 }
 
 /// The guest sees cores times sockets times threads.
@@ -168,6 +179,14 @@ pub struct CpuTopology {
 pub struct Memory {
     /// A quantity.
     pub guest: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hugepages: Option<MemoryPages>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryPages {
+    pub page_size: HugePages,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -276,12 +295,33 @@ pub struct Devices {
     pub disks: Vec<DiskDevice>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Interface>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<Tpm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<PassedThroughDevice>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_devices: Vec<PassedThroughDevice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rng: Option<Empty>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<WatchdogDevice>,
     /// The cluster's setting if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_serial_console: Option<bool>,
     /// One queue per virtual CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_interface_multiqueue: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchdogDevice {
+    pub name: String,
+    pub i6300esb: I6300Esb,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct I6300Esb {
+    pub action: WatchdogAction,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

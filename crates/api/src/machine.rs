@@ -2,6 +2,7 @@
 
 mod access;
 mod cloud_init;
+mod devices;
 mod disk;
 mod domain;
 mod network;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 
 pub use access::SshKeySecret;
 pub use cloud_init::{CloudInit, CloudInitConfigMapRef, CloudInitSecretRef, CloudInitType};
+pub use devices::{HugePages, PassedThroughDevice, Tpm, Watchdog, WatchdogAction};
 pub use disk::{
     AccessMode, Disk, DiskBus, DiskSource, EmptySource, HttpSource, ObjectSource,
     RegistryPullMethod, RegistrySource, VolumeMode,

@@ -57,8 +57,8 @@ pub use resolve::{
     resolve,
 };
 pub use resolved::{
-    Access, Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
-    KeySecret, NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine,
+    Access, Attachment, Bootloader, CloudInit, DataVolumeContent, Devices, DiskOrigin, DiskType,
+    Identity, KeySecret, NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine,
     ResolvedNamespace, ResolvedSource, SizingSource, Spread, UserData,
 };
 pub use status::{trim_addresses, trim_instance_spec, trim_ledger};

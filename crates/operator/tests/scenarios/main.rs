@@ -36,6 +36,7 @@ mod domain;
 mod drift;
 mod errors;
 mod foreign_objects;
+mod hardware;
 mod health;
 mod hostile;
 mod ledgers;

@@ -140,7 +140,8 @@ pub fn resolve(
     if let Some(cloud_init) = &mut cloud_init {
         access::add_keys(&access, cloud_init, &mut findings);
     }
-    let hardware = domain::resolve(domain.as_ref(), &mut findings);
+    let memory = sizing.as_ref().map(|sizing| sizing.memory);
+    let hardware = domain::resolve(domain.as_ref(), memory, &mut findings);
     let PassedOn {
         labels: label_patterns,
         annotations: annotation_patterns,
@@ -171,6 +172,9 @@ pub fn resolve(
                 apic: hardware.apic,
                 hyperv: hardware.hyperv,
                 bootloader: hardware.bootloader,
+                uuid: hardware.uuid,
+                serial: hardware.serial,
+                devices: hardware.devices,
                 access,
                 placement,
                 power_state: power_state.unwrap_or_default(),

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    AccessMode, CloudInitType, DiskBus, HttpSource, Json, NetworkModel, ObjectSource, PowerState,
-    RegistrySource, Toleration, VolumeMode, kubevirt::CpuTopology,
+    AccessMode, CloudInitType, DiskBus, HttpSource, HugePages, Json, NetworkModel, ObjectSource,
+    PassedThroughDevice, PowerState, RegistrySource, Toleration, Tpm, VolumeMode, WatchdogAction,
+    kubevirt::CpuTopology,
 };
 
 use crate::{Quantity, naming};
@@ -39,6 +40,11 @@ pub struct ResolvedMachine {
     pub hyperv: bool,
     /// KubeVirt's default if absent.
     pub bootloader: Option<Bootloader>,
+    /// UUID that the guest sees; KubeVirt's if absent.
+    pub uuid: Option<String>,
+    /// Serial number that the guest sees; KubeVirt's if absent.
+    pub serial: Option<String>,
+    pub devices: Devices,
     pub access: Access,
     pub placement: Placement,
     pub power_state: PowerState,
@@ -99,6 +105,18 @@ impl fmt::Display for SizingSource {
             Self::Class { name, .. } => write!(f, "MachineClass {name}"),
         }
     }
+}
+
+/// Devices beside disks and interfaces, and how the node provides CPU and memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Devices {
+    pub tpm: Option<Tpm>,
+    pub gpus: Vec<PassedThroughDevice>,
+    pub host_devices: Vec<PassedThroughDevice>,
+    pub hugepages: Option<HugePages>,
+    pub has_dedicated_cpus: bool,
+    pub has_rng: bool,
+    pub watchdog: Option<WatchdogAction>,
 }
 
 /// Access to the guest.

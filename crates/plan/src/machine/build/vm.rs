@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use api::{
-    AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState,
+    AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState, WatchdogAction,
     kubevirt::{
         AccessCredential, AccessSecret, Clock, Devices, DiskDevice, DiskTarget, DomainBootloader,
-        DomainFeatures, DomainFirmware, DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV,
-        InstanceNetwork, InstanceSpec, InstanceTemplate, Interface, InterfaceBinding,
-        LabelSelector, LocalSecret, MachineType, Memory, NetworkSource, PropagationMethod,
-        RunStrategy, Spinlocks, SshPublicKey, SshPublicKeySource, SyntheticTimer, TemplateMetadata,
-        Timer, TimerPolicy, TimerPresence, TopologySpreadConstraint, VirtualMachine,
-        VirtualMachineSpec, Volume, VolumeSource, WhenUnsatisfiable,
+        DomainCpu, DomainFeatures, DomainFirmware, DomainSpec, Empty, EvictionStrategy,
+        FeatureState, HyperV, I6300Esb, InstanceNetwork, InstanceSpec, InstanceTemplate, Interface,
+        InterfaceBinding, LabelSelector, LocalSecret, MachineType, Memory, MemoryPages,
+        NetworkSource, PropagationMethod, RunStrategy, Spinlocks, SshPublicKey, SshPublicKeySource,
+        SyntheticTimer, TemplateMetadata, Timer, TimerPolicy, TimerPresence,
+        TopologySpreadConstraint, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
+        WatchdogDevice, WhenUnsatisfiable,
     },
     labels,
 };
@@ -20,7 +21,7 @@ use super::{add_child_labels, labelled};
 use crate::{
     machine::{
         Attachment, Bootloader, CloudInit, DiskType, Identity, Placement, ResolvedDisk,
-        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread, plan::compare,
+        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread, plan::compare, resolved,
     },
     naming,
 };
@@ -95,7 +96,7 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
         topology_spread_constraints: spread.iter().map(spread_constraint).collect(),
         priority_class_name: priority_class_name.clone(),
         domain: domain(machine),
-        eviction_strategy: can_migrate(&machine.disks).then_some(EvictionStrategy::LiveMigrate),
+        eviction_strategy: can_migrate(machine).then_some(EvictionStrategy::LiveMigrate),
         networks: machine.interfaces.iter().map(network).collect(),
         volumes: machine
             .disks
@@ -149,19 +150,36 @@ fn spread_constraint(spread: &Spread) -> TopologySpreadConstraint {
     }
 }
 
-/// KubeVirt live-migrates a machine only if all its claims are ReadWriteMany. Otherwise the eviction
-/// strategy LiveMigrate would block every drain of its node.
-fn can_migrate(disks: &[ResolvedDisk]) -> bool {
-    disks
-        .iter()
-        .all(|disk| disk.access_mode == AccessMode::ReadWriteMany)
+/// KubeVirt live-migrates a machine only if all its claims are ReadWriteMany, among them the one with the state
+/// of a TPM, and it has no devices of the node. Otherwise the eviction strategy LiveMigrate would block every
+/// drain of its node.
+fn can_migrate(machine: &ResolvedMachine) -> bool {
+    let resolved::Devices {
+        tpm,
+        gpus,
+        host_devices,
+        ..
+    } = &machine.devices;
+    let keeps_state = tpm.is_some_and(|tpm| tpm.persistent == Some(true));
+    let mut disks = machine.disks.iter();
+    disks.all(|disk| disk.access_mode == AccessMode::ReadWriteMany)
+        && !keeps_state
+        && gpus.is_empty()
+        && host_devices.is_empty()
 }
 
 fn domain(machine: &ResolvedMachine) -> DomainSpec {
     DomainSpec {
-        cpu: machine.cpu,
+        cpu: DomainCpu {
+            topology: machine.cpu,
+            dedicated_cpu_placement: machine.devices.has_dedicated_cpus.then_some(true),
+        },
         memory: Memory {
             guest: machine.memory.to_string(),
+            hugepages: machine
+                .devices
+                .hugepages
+                .map(|page_size| MemoryPages { page_size }),
         },
         machine: machine
             .machine_type
@@ -169,13 +187,7 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
             .map(|type_| MachineType { type_ }),
         features: features(machine),
         clock: machine.hyperv.then(windows_clock),
-        firmware: machine.bootloader.map(|bootloader| DomainFirmware {
-            bootloader: Some(match bootloader {
-                Bootloader::Bios => DomainBootloader::Bios {},
-                Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
-            }),
-            ..DomainFirmware::default()
-        }),
+        firmware: firmware(machine),
         devices: Devices {
             disks: machine
                 .disks
@@ -184,6 +196,11 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
                 .chain(machine.cloud_init.as_ref().map(|_| cloud_init_device()))
                 .collect(),
             interfaces: machine.interfaces.iter().map(interface).collect(),
+            tpm: machine.devices.tpm,
+            gpus: machine.devices.gpus.clone(),
+            host_devices: machine.devices.host_devices.clone(),
+            rng: machine.devices.has_rng.then_some(Empty {}),
+            watchdog: machine.devices.watchdog.map(watchdog),
             log_serial_console: machine.access.serial_console_log,
             network_interface_multiqueue: machine
                 .interfaces
@@ -191,6 +208,26 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
                 .any(|interface| interface.model == NetworkModel::Virtio)
                 .then_some(true),
         },
+    }
+}
+
+fn firmware(machine: &ResolvedMachine) -> Option<DomainFirmware> {
+    let bootloader = machine.bootloader.map(|bootloader| match bootloader {
+        Bootloader::Bios => DomainBootloader::Bios {},
+        Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
+    });
+    let firmware = DomainFirmware {
+        bootloader,
+        uuid: machine.uuid.clone(),
+        serial: machine.serial.clone(),
+    };
+    (firmware != DomainFirmware::default()).then_some(firmware)
+}
+
+fn watchdog(action: WatchdogAction) -> WatchdogDevice {
+    WatchdogDevice {
+        name: "watchdog".to_owned(),
+        i6300esb: I6300Esb { action },
     }
 }
 

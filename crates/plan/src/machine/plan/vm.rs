@@ -433,7 +433,7 @@ pub(super) fn step(
     })
 }
 
-/// Keeps the UUID and serial that KubeVirt generated. No field manager owns them, so an apply without
+/// Keeps the UUID and serial that KubeVirt generated, unless the Machine gives others. No field manager owns them, so an apply without
 /// the firmware would remove them, and the guest would see other hardware.
 fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
     let firmware = existing.spec.pointer("/template/spec/domain/firmware");
@@ -442,7 +442,8 @@ fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
     if uuid.is_some() || serial.is_some() {
         let firmware = &mut desired.spec.template.spec.domain.firmware;
         let firmware = firmware.get_or_insert_default();
-        (firmware.uuid, firmware.serial) = (uuid, serial);
+        firmware.uuid = firmware.uuid.take().or(uuid);
+        firmware.serial = firmware.serial.take().or(serial);
     }
 }
 

@@ -257,6 +257,18 @@ fn resources(spec: &Value, overhead: i64) -> Value {
         let memory = resources.pointer("/requests/memory").cloned();
         set(&mut resources, "/limits/memory", memory);
     }
+    let pages = text(spec, "/domain/memory/hugepages/pageSize");
+    if !pages.is_empty() {
+        let guest = bytes(guest.unwrap_or_default());
+        for kind in ["requests", "limits"] {
+            set(&mut resources, &format!("/{kind}/memory"), bytes(overhead));
+            set(
+                &mut resources,
+                &format!("/{kind}/hugepages-{pages}"),
+                guest.clone(),
+            );
+        }
+    }
     for kind in ["requests", "limits"] {
         if let Some(of_kind) = resources.get_mut(kind).and_then(Value::as_object_mut) {
             for device in devices(spec) {
