@@ -177,7 +177,8 @@ pub struct MachineSpec {
     #[schemars(length(max = 32))]
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["name".into()]),
-        validation = Rule::new("self.all(nic, !has(nic.macAddress) || self.exists_one(other, has(other.macAddress) && other.macAddress.lowerAscii() == nic.macAddress.lowerAscii()))").message("two networks have the same macAddress: give each its own, or leave it out to have one made")
+        validation = Rule::new("self.all(nic, !has(nic.macAddress) || self.exists_one(other, has(other.macAddress) && other.macAddress.lowerAscii() == nic.macAddress.lowerAscii()))").message("two networks have the same macAddress: give each its own, or leave it out to have one made"),
+        validation = Rule::new("self.filter(nic, has(nic.pod) && nic.pod).size() <= 1").message("a machine has one interface on the pod network: mark at most one network with pod: true")
     )]
     pub networks: Option<Vec<Network>>,
 

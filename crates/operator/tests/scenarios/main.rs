@@ -21,6 +21,7 @@ mod recording;
 mod scenario;
 
 mod access;
+mod addresses;
 mod admission;
 mod adoption;
 mod children;

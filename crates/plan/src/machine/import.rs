@@ -108,6 +108,16 @@ pub fn import(source: ImportSource<'_>) -> Imported {
     }
 }
 
+/// A network of a Machine with the model and the MAC address of an interface.
+fn described(mut network: Value, interface: &Value) -> Value {
+    for field in ["macAddress", "model"] {
+        if let Some(text) = interface[field].as_str() {
+            network[field] = text.into();
+        }
+    }
+    network
+}
+
 struct Import<'a> {
     source: ImportSource<'a>,
     spec: &'a Value,
@@ -309,13 +319,12 @@ impl<'a> Import<'a> {
         let networks: Vec<&Value> = self.list("/networks").collect();
         let interfaces: Vec<&Value> = self.list("/domain/devices/interfaces").collect();
         let mut listed = Vec::new();
-        let mut pod = None;
         for interface in interfaces {
             let name = interface["name"].as_str().unwrap_or_default();
             let network = networks.iter().find(|it| it["name"] == name);
             let multus = network.and_then(|it| it["multus"]["networkName"].as_str());
             let Some(multus) = multus else {
-                pod = Some(name);
+                listed.push(described(json!({ "name": name, "pod": true }), interface));
                 continue;
             };
             if multus.contains('/') {
@@ -329,22 +338,19 @@ impl<'a> Import<'a> {
                     format!("a NetworkConfiguration {multus} must describe the network: create it before the Machine"),
                 );
             }
-            let mut network = json!({ "name": name, "networkName": multus });
-            if let Some(mac) = interface["macAddress"].as_str() {
-                network["macAddress"] = mac.into();
-            }
-            if let Some(model) = interface["model"].as_str() {
-                network["model"] = model.into();
-            }
-            listed.push(network);
+            let network = json!({ "name": name, "networkName": multus });
+            listed.push(described(network, interface));
         }
-        if let Some(name) = pod.filter(|_| !listed.is_empty()) {
-            self.warn(
-                format!("spec.template.spec.networks[{name}]"),
-                "a Machine with networks has no interface on the pod network",
-            );
-        }
-        (!listed.is_empty()).then_some(listed)
+        // A Machine without networks has an interface of this name on the pod network.
+        let is_default = listed.len() == 1
+            && listed
+                .iter()
+                .all(|it| it["pod"] == true && it["name"] == naming::POD_INTERFACE)
+            && listed.iter().all(|it| it["macAddress"].is_null())
+            && listed
+                .iter()
+                .all(|it| it["model"].is_null() || it["model"] == "virtio");
+        (!listed.is_empty() && !is_default).then_some(listed)
     }
 
     fn cloud_init(&mut self) -> Option<Value> {

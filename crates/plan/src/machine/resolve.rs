@@ -122,9 +122,11 @@ pub fn resolve(
         &mut findings,
     );
     let access = access::resolve(&machine.spec, surroundings, &mut findings);
-    let for_keys = access::needs_cloud_init(&access).then(api::CloudInit::default);
+    let has_addresses = networks::spec_address::are_given(networks.as_deref());
+    let is_needed = has_addresses || access::needs_cloud_init(&access);
+    let own = is_needed.then(api::CloudInit::default);
     let mut cloud_init = cloud_init::resolve(
-        cloud_init.as_ref().or(for_keys.as_ref()),
+        cloud_init.as_ref().or(own.as_ref()),
         elided(&machine.metadata),
         &identity.name,
         surroundings,
@@ -136,6 +138,9 @@ pub fn resolve(
     {
         cloud_init.network_data =
             networks::network_data(namespace, &interfaces, surroundings, &mut findings);
+    }
+    if let (Some(cloud_init), Some(networks), true) = (&mut cloud_init, networks, has_addresses) {
+        networks::spec_address::add_network_data(networks, &interfaces, cloud_init, &mut findings);
     }
     if let Some(cloud_init) = &mut cloud_init {
         access::add_keys(&access, cloud_init, &mut findings);

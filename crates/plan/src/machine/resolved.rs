@@ -294,6 +294,8 @@ pub enum NetworkData {
     Content(String),
     /// In an object that is not read; only offline.
     Unread,
+    /// Made of the addresses in the spec.
+    Generated(String),
     /// Made of the address in the Machine's ledger.
     Recorded(String),
     /// Will be made of the address in the Machine's ledger, which has none yet or has lost it.
@@ -305,7 +307,7 @@ impl NetworkData {
     pub(crate) fn content(&self) -> &str {
         match self {
             Self::Content(content) => content,
-            Self::Unread | Self::Recorded(_) | Self::Awaited => "",
+            Self::Unread | Self::Generated(_) | Self::Recorded(_) | Self::Awaited => "",
         }
     }
 }

@@ -145,7 +145,6 @@ fn what_a_machine_cannot_express_is_named() {
     for path in [
         "spec.template.spec.volumes[image]",
         "spec.template.spec.networks[lan]",
-        "spec.template.spec.networks[default]",
         "spec.dataVolumeTemplates",
         "spec.template.spec.dnsPolicy",
         "spec.template.spec.domain.ioThreadsPolicy",
@@ -159,6 +158,7 @@ fn what_a_machine_cannot_express_is_named() {
     assert_eq!(
         spec["networks"],
         json!([
+            { "name": "default", "pod": true, "model": "virtio" },
             { "name": "lan", "networkName": "lan", "model": "virtio" },
         ])
     );

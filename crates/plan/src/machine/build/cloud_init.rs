@@ -26,8 +26,11 @@ pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
             ByteString(with_keys(content, ssh_keys)),
         );
     }
-    if let Some(NetworkData::Content(network_data) | NetworkData::Recorded(network_data)) =
-        network_data
+    if let Some(
+        NetworkData::Content(network_data)
+        | NetworkData::Generated(network_data)
+        | NetworkData::Recorded(network_data),
+    ) = network_data
     {
         data.insert(
             naming::NETWORK_DATA_KEY.to_owned(),

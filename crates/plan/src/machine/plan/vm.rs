@@ -113,7 +113,7 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
         }
     };
     Some(match network_data {
-        Some(NetworkData::Recorded(recorded)) => {
+        Some(NetworkData::Recorded(recorded) | NetworkData::Generated(recorded)) => {
             compare::digest([digest.as_bytes(), recorded.as_bytes()])
         }
         Some(NetworkData::Content(_) | NetworkData::Unread | NetworkData::Awaited) | None => digest,

@@ -138,7 +138,7 @@ impl Simulation {
         let name = machine.spec.name.as_deref().unwrap_or(&id.name);
         let of = |kind: Kind| self.view.children(id).filter(move |it| is(it, kind));
         let networks = machine.spec.networks.iter().flatten();
-        let listed = networks.map(|network| network.network_name.clone());
+        let listed = networks.filter_map(|network| network.network_name.clone());
         let vlans = vlan_of(machine, &self.network_namespaces(machine, namespace));
         let attachments = listed
             .chain(vlans)
