@@ -341,12 +341,12 @@ impl<'a> Import<'a> {
             let network = json!({ "name": name, "networkName": multus });
             listed.push(described(network, interface));
         }
-        // A Machine without networks has an interface of this name on the pod network.
+        // A Machine without networks has an interface of this name on the pod network, and an adopted one
+        // keeps its MAC address.
         let is_default = listed.len() == 1
             && listed
                 .iter()
                 .all(|it| it["pod"] == true && it["name"] == naming::POD_INTERFACE)
-            && listed.iter().all(|it| it["macAddress"].is_null())
             && listed
                 .iter()
                 .all(|it| it["model"].is_null() || it["model"] == "virtio");
