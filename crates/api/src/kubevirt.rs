@@ -14,7 +14,9 @@ pub use observed::{
 pub use references::{Referrer, ReferrerList};
 use serde::{Deserialize, Serialize};
 
-use crate::{DiskBus, NetworkModel};
+use crate::{
+    DiskBus, HugePages, Json, NetworkModel, PassedThroughDevice, Toleration, Tpm, WatchdogAction,
+};
 
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -58,11 +60,81 @@ pub struct InstanceSpec {
     /// The cluster's default if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_strategy: Option<EvictionStrategy>,
+    /// The name of the VirtualMachine up to its first dot, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access_credentials: Vec<AccessCredential>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Json>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
     /// Matched to the interfaces by name.
     pub networks: Vec<InstanceNetwork>,
     /// Matched to the disks by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessCredential {
+    pub ssh_public_key: SshPublicKey,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SshPublicKey {
+    pub source: SshPublicKeySource,
+    pub propagation_method: PropagationMethod,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SshPublicKeySource {
+    pub secret: AccessSecret,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessSecret {
+    /// All its values are keys.
+    pub secret_name: String,
+}
+
+/// How keys reach the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PropagationMethod {
+    NoCloud {},
+    ConfigDrive {},
+    QemuGuestAgent { users: Vec<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologySpreadConstraint {
+    pub max_skew: i32,
+    pub topology_key: String,
+    pub when_unsatisfiable: WhenUnsatisfiable,
+    pub label_selector: LabelSelector,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhenUnsatisfiable {
+    DoNotSchedule,
+    ScheduleAnyway,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    pub match_labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +145,7 @@ pub enum EvictionStrategy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainSpec {
-    pub cpu: CpuTopology,
+    pub cpu: DomainCpu,
     pub memory: Memory,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineType>,
@@ -84,6 +156,15 @@ pub struct DomainSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<DomainFirmware>,
     pub devices: Devices,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainCpu {
+    #[serde(flatten)]
+    pub topology: CpuTopology,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedicated_cpu_placement: Option<bool>,
 }
 
 /// The guest sees cores times sockets times threads.
@@ -98,6 +179,14 @@ pub struct CpuTopology {
 pub struct Memory {
     /// A quantity.
     pub guest: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hugepages: Option<MemoryPages>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryPages {
+    pub page_size: HugePages,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -206,9 +295,33 @@ pub struct Devices {
     pub disks: Vec<DiskDevice>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Interface>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<Tpm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<PassedThroughDevice>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_devices: Vec<PassedThroughDevice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rng: Option<Empty>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<WatchdogDevice>,
+    /// The cluster's setting if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_serial_console: Option<bool>,
     /// One queue per virtual CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_interface_multiqueue: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchdogDevice {
+    pub name: String,
+    pub i6300esb: I6300Esb,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct I6300Esb {
+    pub action: WatchdogAction,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

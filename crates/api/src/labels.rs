@@ -96,6 +96,9 @@ pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
 /// leaves its spec as it is, `"apply"` also applies the Machine's spec to it.
 pub const ADOPT: &str = "vitistack.io/adopt";
 
+/// Annotation on an instance: digest of the placement that it was created with; absent without any.
+pub const PLACEMENT: &str = "vitistack.io/placement";
+
 /// User's annotation on a Machine: UIDs of lost PersistentVolumeClaims, separated by commas, that may be
 /// replaced by new disks.
 pub const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
@@ -114,7 +117,7 @@ pub const BOOT_SOURCE: &str = "kubevirt.io/boot-source";
 pub const BOOT_SOURCE_TYPE: &str = "kubevirt.io/boot-source-type";
 
 /// Annotations of a VirtualMachine that only record the operator's state. No report of a change names them.
-pub const INTERNAL: [&str; 7] = [
+pub const INTERNAL: [&str; 8] = [
     APPLIED,
     CLASS_SNAPSHOT,
     RESTARTED_AT,
@@ -122,11 +125,12 @@ pub const INTERNAL: [&str; 7] = [
     STOPPED_INSTANCE,
     HALTED_INSTANCE,
     MACHINE_UID,
+    PLACEMENT,
 ];
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 19] = [
+pub const RESERVED: [&str; 20] = [
     MANAGED_BY,
     MACHINE,
     SOURCE_MACHINE,
@@ -146,6 +150,7 @@ pub const RESERVED: [&str; 19] = [
     STOPPED_INSTANCE,
     HALTED_INSTANCE,
     CLOUD_INIT,
+    PLACEMENT,
 ];
 
 #[cfg(test)]

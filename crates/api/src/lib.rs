@@ -26,10 +26,11 @@ pub use machine::{
     AccessMode, Architecture, Backup, BootDevice, Bootloader, CloudInit, CloudInitConfigMapRef,
     CloudInitSecretRef, CloudInitType, Cpu, CredentialsRef, DeletionPolicy, Disk, DiskBus,
     DiskSource, DiskStatus, Domain, DomainMachine, EmptySource, Features, Firmware, GuestAddresses,
-    HttpSource, InterfaceStatus, Machine, MachineNetwork, MachineNetworkInterface, MachineOs,
-    MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase, PowerState,
-    ProviderConfig, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
-    VolumeMode,
+    HttpSource, HugePages, InterfaceStatus, Machine, MachineNetwork, MachineNetworkInterface,
+    MachineOs, MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource,
+    PassedThroughDevice, Phase, PowerState, ProviderConfig, RegistryPullMethod, RegistrySource,
+    ResourceCpu, ResourceMemory, Resources, SpreadBy, SshKeySecret, TaintEffect, Toleration,
+    TolerationOperator, Tpm, VolumeMode, Watchdog, WatchdogAction,
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,

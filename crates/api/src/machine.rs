@@ -1,15 +1,20 @@
 //! The Machine resource.
 
+mod access;
 mod cloud_init;
+mod devices;
 mod disk;
 mod domain;
 mod network;
+mod placement;
 mod stack;
 mod status;
 
 use std::collections::BTreeMap;
 
+pub use access::SshKeySecret;
 pub use cloud_init::{CloudInit, CloudInitConfigMapRef, CloudInitSecretRef, CloudInitType};
+pub use devices::{HugePages, PassedThroughDevice, Tpm, Watchdog, WatchdogAction};
 pub use disk::{
     AccessMode, Disk, DiskBus, DiskSource, EmptySource, HttpSource, ObjectSource,
     RegistryPullMethod, RegistrySource, VolumeMode,
@@ -17,6 +22,7 @@ pub use disk::{
 pub use domain::{Bootloader, Domain, DomainMachine, Features, Firmware};
 use kube::{CustomResource, KubeSchema};
 pub use network::{Network, NetworkModel};
+pub use placement::{SpreadBy, TaintEffect, Toleration, TolerationOperator};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 pub use stack::{
@@ -25,7 +31,7 @@ pub use stack::{
 };
 pub use status::{DiskStatus, GuestAddresses, InterfaceStatus, MachineStatus, Phase};
 
-use crate::{QuantityValue, rules};
+use crate::{Json, QuantityValue, rules};
 
 /// Drops the description of an enumeration. The field's own description names the default.
 pub(crate) fn omit_description(schema: &mut Schema) {
@@ -171,7 +177,8 @@ pub struct MachineSpec {
     #[schemars(length(max = 32))]
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["name".into()]),
-        validation = Rule::new("self.all(nic, !has(nic.macAddress) || self.exists_one(other, has(other.macAddress) && other.macAddress.lowerAscii() == nic.macAddress.lowerAscii()))").message("two networks have the same macAddress: give each its own, or leave it out to have one made")
+        validation = Rule::new("self.all(nic, !has(nic.macAddress) || self.exists_one(other, has(other.macAddress) && other.macAddress.lowerAscii() == nic.macAddress.lowerAscii()))").message("two networks have the same macAddress: give each its own, or leave it out to have one made"),
+        validation = Rule::new("self.filter(nic, has(nic.pod) && nic.pod).size() <= 1").message("a machine has one interface on the pod network: mark at most one network with pod: true")
     )]
     pub networks: Option<Vec<Network>>,
 
@@ -198,6 +205,31 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
 
+    /// Labels of the nodes that the machine may run on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// Taints of nodes that the machine tolerates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Option<Vec<Toleration>>,
+
+    /// Affinity to nodes and pods, as in Pods. Unknown fields are reported in the condition SpecValid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "placement::open_object")]
+    pub affinity: Option<Json>,
+
+    /// Topology over which Machines with the same label are spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread_by: Option<SpreadBy>,
+
+    /// PriorityClass of the machine's pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be the name of a PriorityClass: lower case letters, digits, '-' and '.'"))]
+    pub priority_class_name: Option<String>,
+
     /// Whether the machine runs. Defaults to Running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<PowerState>,
@@ -213,6 +245,12 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 
+    /// Whether the machine is protected from deletion. While true, the webhook refuses the deletion of the
+    /// Machine. If it is deleted anyway, its finalizer keeps it, and the guest runs on, until this is set
+    /// to false. Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
+
     /// Tags of the machine. Information only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
@@ -225,9 +263,27 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_config: Option<ProviderConfig>,
 
-    /// SSH keys. For other providers: use `cloudInit`.
+    /// Public SSH keys, which cloud-init gives to its default user. They are added to the user data of
+    /// `cloudInit` if that is a cloud-config or a script.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_keys: Option<Vec<String>>,
+
+    /// Secrets with public SSH keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub ssh_key_secrets: Option<Vec<SshKeySecret>>,
+
+    /// Host name of the guest. Defaults to the name of the VirtualMachine up to its first dot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message(rules::DNS_LABEL))]
+    pub hostname: Option<String>,
+
+    /// Whether the output of the serial console is written to the log of the container `guest-console-log`
+    /// in the machine's pod. Defaults to KubeVirt's setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial_console_log: Option<bool>,
 
     /// Script for the first boot. For other providers: use `cloudInit`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,12 @@ pub(crate) const IS_DNS_LABEL: &str = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9
 
 pub(crate) const DNS_LABEL: &str = "must be a DNS label: lower case letters, digits and '-', beginning and ending with a letter or digit";
 
+/// Is the name of a label or annotation.
+pub(crate) const IS_QUALIFIED_NAME: &str = "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$')";
+
+pub(crate) const QUALIFIED_NAME: &str =
+    "must be the name of a label, such as topology.kubernetes.io/zone";
+
 /// Is an amount of memory or storage.
 pub(crate) const IS_AMOUNT: &str = concat!(
     "self.matches(",

@@ -16,13 +16,16 @@ mod error;
 mod import;
 mod observed;
 mod orphan;
+mod passed_on;
 mod plan;
 pub mod preview;
+pub(crate) mod protection;
 mod provider;
 mod references;
 pub(crate) mod resolve;
 pub(crate) mod resolved;
 pub mod simulation;
+mod ssh_keys;
 mod status;
 pub(crate) mod surroundings;
 pub(crate) mod switches;
@@ -39,11 +42,13 @@ pub use error::{ErrorType, SpecError};
 pub use import::{ImportSource, Imported, cloud_init_secret_of, import};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
+pub use passed_on::{NamePatterns, PassedOn};
 pub(crate) use plan::{NotExpandable, Standing, class_snapshot::classes_for, ignored_modes};
 pub use plan::{
     Plan, claims_of, class_snapshot::snapshot_class_name, controlled_by_other,
     is_controlled_by_other, is_running, label_repair_event, never_started, plan,
 };
+pub use protection::is_being_deleted;
 pub use provider::Provider;
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{
@@ -52,11 +57,11 @@ pub use resolve::{
     resolve,
 };
 pub use resolved::{
-    Attachment, Bootloader, CloudInit, DataVolumeContent, DiskOrigin, DiskType, Identity,
-    NetworkData, ResolvedDisk, ResolvedInterface, ResolvedMachine, ResolvedNamespace,
-    ResolvedSource, SizingSource, UserData,
+    Access, Attachment, Bootloader, CloudInit, DataVolumeContent, Devices, DiskOrigin, DiskType,
+    Identity, KeySecret, NetworkData, Placement, ResolvedDisk, ResolvedInterface, ResolvedMachine,
+    ResolvedNamespace, ResolvedSource, SizingSource, Spread, UserData,
 };
-pub use status::{trim_addresses, trim_ledger};
+pub use status::{trim_addresses, trim_instance_spec, trim_ledger};
 pub use surroundings::{
     CloneSources, CloudInitObjects, KeptInterface, Known, Lookup, Surroundings,
 };

@@ -49,6 +49,29 @@ pub fn ledger_short_name(machine: &str) -> String {
     }
 }
 
+/// Whether `name` is the name of a label or an annotation, with or without a prefix.
+pub fn is_qualified_name(name: &str) -> bool {
+    let (prefix, name) = match name.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, name),
+    };
+    prefix.is_none_or(is_dns_name) && !name.is_empty() && is_label_value(name)
+}
+
+/// Whether `value` is the value of a label.
+pub fn is_label_value(value: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_alphanumeric();
+    let bytes = value.as_bytes();
+    let has_good_ends =
+        bytes.first().is_some_and(alphanumeric) && bytes.last().is_some_and(alphanumeric);
+    bytes.is_empty()
+        || bytes.len() <= 63
+            && has_good_ends
+            && bytes
+                .iter()
+                .all(|it| alphanumeric(it) || b"-_.".contains(it))
+}
+
 /// Whether `name` is a DNS label (RFC 1123), as disk names must be.
 pub fn is_dns_label(name: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -3,6 +3,8 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{HugePages, PassedThroughDevice, Tpm, Watchdog};
+
 /// Virtual hardware.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +22,32 @@ pub struct Domain {
     /// Firmware.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<Firmware>,
+    /// Trusted Platform Module, which Windows 11 needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<Tpm>,
+    /// GPUs of the node. The machine can then not be migrated live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub gpus: Option<Vec<PassedThroughDevice>>,
+    /// Other devices of the node. The machine can then not be migrated live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub host_devices: Option<Vec<PassedThroughDevice>>,
+    /// Memory of huge pages, of which the memory must be a multiple. Nodes must offer them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hugepages: Option<HugePages>,
+    /// Whether each virtual CPU has a CPU of the node for itself. Nodes must have the CPU manager policy
+    /// `static`. Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedicated_cpus: Option<bool>,
+    /// Whether the guest has a random number generator. Defaults to false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rng: Option<bool>,
+    /// Watchdog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<Watchdog>,
 }
 
 /// Chipset.
@@ -55,6 +83,16 @@ pub struct Firmware {
     /// Boot loader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootloader: Option<Bootloader>,
+    /// UUID that the guest sees as its own. KubeVirt makes one if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 36))]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$')").message("must be a UUID, such as 6a1f0b4e-3d0e-4d51-9d8f-0c4d2c4a8f5b"))]
+    pub uuid: Option<String>,
+    /// Serial number that the guest sees. KubeVirt makes one if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    #[x_kube(validation = Rule::new("self.matches('^[-_.+ A-Za-z0-9]+$')").message("must have letters, digits, spaces, '-', '_', '.' and '+' only"))]
+    pub serial: Option<String>,
 }
 
 /// Boot loader.

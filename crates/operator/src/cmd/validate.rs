@@ -124,7 +124,9 @@ fn resolve_machines(entries: &[Entry], provider: Provider, report: &mut Report) 
             continue;
         }
         let notes = ignored_switches(machine).into_iter();
-        for Note { path, message } in notes.chain(labels_not_passed_on(machine)) {
+        for Note { path, message } in
+            notes.chain(labels_not_passed_on(machine, &surroundings.passed_on))
+        {
             report.note(&entry.origin, &path, &message);
         }
         let errors = match resolve(machine, surroundings) {

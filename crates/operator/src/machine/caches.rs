@@ -23,7 +23,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 use plan::{
-    machine::{CloneSources, CloudInitSecret, Kind, Known, Provider},
+    machine::{CloneSources, CloudInitSecret, Kind, Known, PassedOn, Provider},
     naming,
     served_fields::ServedFields,
 };
@@ -92,6 +92,7 @@ pub(super) struct Caches {
     /// Disks whose create request got no answer, by Machine. After a restart the list shows them.
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
+    passed_on: PassedOn,
     provider: Provider,
     /// Fields that the API server stores.
     pub(super) served: ServedFields,
@@ -136,6 +137,7 @@ impl Caches {
             lost_claims: BTreeMap::new(),
             unconfirmed_disks: BTreeMap::new(),
             clone_sources: CloneSources::default(),
+            passed_on: PassedOn::default(),
             provider: Provider::default(),
             served: ServedFields::default(),
             scopes,
@@ -148,6 +150,11 @@ impl Caches {
             clone_sources: CloneSources::Only(Arc::new(namespaces)),
             ..self
         }
+    }
+
+    /// Passes these labels and annotations on to virtual machines.
+    pub(super) fn passing_on(self, passed_on: PassedOn) -> Self {
+        Self { passed_on, ..self }
     }
 
     /// Caches only Machines that this provider manages.

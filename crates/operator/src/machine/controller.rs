@@ -20,7 +20,7 @@ use api::Machine;
 use kube::Client;
 use plan::{
     Fingerprint,
-    machine::{DigestKey, Provider},
+    machine::{DigestKey, PassedOn, Provider},
 };
 use runtime::{
     backoff::Random,
@@ -70,6 +70,8 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// Namespaces that disks may be cloned from, besides a Machine's own.
     pub clone_source_namespaces: BTreeSet<String>,
+    /// Labels and annotations that reach VirtualMachines and pods, besides those under vitistack.io.
+    pub passed_on: PassedOn,
     /// The provider whose Machines are reconciled.
     pub provider: Provider,
     /// Interval of the resync of every resource.
@@ -90,6 +92,7 @@ impl Default for Options {
         Self {
             namespaces: Vec::new(),
             clone_source_namespaces: BTreeSet::new(),
+            passed_on: PassedOn::none(),
             provider: Provider::default(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
@@ -198,6 +201,7 @@ impl Controller {
         let scopes = WatchScope::of_namespaces(&options.namespaces);
         let mut caches = Caches::new(scopes.clone())
             .allow_clones_from(options.clone_source_namespaces.clone())
+            .passing_on(options.passed_on.clone())
             .of_provider(options.provider.clone());
         if options.watch_secrets {
             caches.watch_secrets();

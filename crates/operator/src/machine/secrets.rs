@@ -11,7 +11,9 @@ use api::{
     core::{ConfigMap, Secret},
 };
 use apimachinery::retry_ledger::RetryLedger;
-use plan::machine::{CloudInitObjects, CloudInitSource, SourceKind, cloud_init_sources};
+use plan::machine::{
+    CloudInitObjects, CloudInitSource, SourceKind, cloud_init_sources, is_being_deleted,
+};
 use runtime::{backoff::Schedule, cache::Key};
 use tokio::time::Instant;
 
@@ -58,7 +60,7 @@ pub(super) enum SecretState {
 
 impl Secrets {
     pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> SecretState {
-        let is_deleted = machine.metadata.deletion_timestamp.is_some();
+        let is_deleted = is_being_deleted(machine);
         let named: Vec<_> = cloud_init_sources(machine)
             .filter(|_| !is_deleted)
             .map(|source| (source.kind, source.name.to_owned()))

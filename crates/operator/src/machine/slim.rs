@@ -9,7 +9,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 use plan::{
-    machine::{elide_cloud_init, trim_addresses, trim_ledger},
+    machine::{elide_cloud_init, trim_addresses, trim_instance_spec, trim_ledger},
     managed,
 };
 
@@ -94,9 +94,9 @@ impl Slim for ObservedInstance {
 
     fn slim(mut self) -> Packed<Self> {
         trim(&mut self.metadata);
-        // The spec is read only while the instance may still be replaced.
+        // The whole spec is read only while the instance may still be replaced.
         if !plan::machine::never_started(&self) {
-            self.spec = None;
+            trim_instance_spec(&mut self);
         }
         trim_conditions(&mut self.status.conditions);
         trim_addresses(&mut self);

@@ -85,6 +85,9 @@ impl Webhook {
 
     async fn machine(&self, request: ReviewRequest<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<Machine>(&request)?;
+        if let (Some(old), Operation::Delete) = (&old, request.operation) {
+            return Ok(self.deletion(old).await);
+        }
         let is_reviewed = |new: &Machine| {
             self.provider.is_named_by(new) && machine::needs_review(old.as_ref(), new)
         };
@@ -109,6 +112,17 @@ impl Webhook {
             verdict.warn(unchecked.to_string());
         }
         Ok(verdict)
+    }
+
+    /// Reviews the deletion of a Machine. It needs no facts, so caches that are not synced refuse it too.
+    async fn deletion(&self, machine: &Machine) -> Verdict {
+        let namespace = machine.metadata.namespace.as_deref();
+        let is_covered = !matches!(self.query(namespace, |_| Some(())).await, Ok(None));
+        if self.provider.is_named_by(machine) && is_covered {
+            machine::delete(machine)
+        } else {
+            Verdict::default()
+        }
     }
 
     async fn machine_class(&self, request: ReviewRequest<'_>) -> Result<Verdict, Unchecked> {

@@ -100,6 +100,8 @@ pub fn everything() -> Value {
         "metrics": { "serviceMonitor": on() },
         "watchNamespaces": ["team-a", "team-b"],
         "cloneSourceNamespaces": ["images"],
+        "passedOnLabels": ["team"],
+        "passedOnAnnotations": ["example.com/*"],
         "machineProvider": "kubevirt-east",
     })
 }

@@ -72,6 +72,8 @@ const CASES: &[Case] = &[
     Case("reconcileInterval", "5m", MANAGER, "container env RECONCILE_INTERVAL", r#""5m""#),
     Case("maxConcurrentReconciles", "1000", MANAGER, "container env MAX_CONCURRENT_RECONCILES", r#""1000""#),
     Case("watchNamespaces", "[team-a, team-b]", MANAGER, "container env WATCH_NAMESPACES", r#""team-a,team-b""#),
+    Case("passedOnLabels", "[team, example.com/*]", MANAGER, "container env PASSED_ON_LABELS", r#""team,example.com/*""#),
+    Case("passedOnAnnotations", "[example.com/ticket]", MANAGER, "container env PASSED_ON_ANNOTATIONS", r#""example.com/ticket""#),
     Case("cloneSourceNamespaces", "[images]", MANAGER, "container env CLONE_SOURCE_NAMESPACES", r#""images""#),
     Case("machineProvider", "kubevirt-east", MANAGER, "container env MACHINE_PROVIDER", r#""kubevirt-east""#),
     Case("watchSecrets", "false", MANAGER, "container env WATCH_SECRETS", r#""false""#),

@@ -51,6 +51,31 @@ fn a_valid_machine_is_admitted_and_only_spec_changes_are_reviewed() {
 }
 
 #[test]
+fn the_webhook_refuses_the_deletion_of_a_protected_machine() {
+    run_scenario_alone(&[Need::Services, Need::Cel], async {
+        let scenario = Scenario::with_webhook().await;
+        let spec = json!({ "bootOrder": ["network"], "deletionProtection": true });
+        scenario.create_machine("web", spec).await;
+        scenario.until_phase("web", "Running").await;
+        let answer = scenario.try_delete("Machine", "web").await;
+        answer.is_refused_with(
+            409,
+            &[
+                "Machine \"web\" is protected from deletion",
+                "set spec.deletionProtection to false",
+            ],
+        );
+        let machine = scenario.get("Machine", "web").await;
+        assert!(machine["metadata"]["deletionTimestamp"].is_null());
+        scenario
+            .patch_spec("web", json!({ "deletionProtection": false }))
+            .await;
+        scenario.try_delete("Machine", "web").await.succeeds();
+        scenario.until_gone("Machine", "web").await;
+    });
+}
+
+#[test]
 fn amounts_above_an_exbibyte_are_refused_by_the_api_server_itself() {
     run_scenario_with(&[Need::Cel], async {
         let scenario = Scenario::without_operator().await;

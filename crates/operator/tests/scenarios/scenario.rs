@@ -10,7 +10,7 @@ use kube::{
 };
 use kubevirt_operator::machine::{Operator, Options};
 use kubevirt_operator::metrics::Metrics;
-use plan::machine::Provider;
+use plan::machine::{PassedOn, Provider};
 use runtime::{
     client::{CallCounter, Limits, layered},
     election::Fence,
@@ -220,6 +220,7 @@ impl Scenario {
             namespaces,
             // The examples clone disks from there.
             clone_source_namespaces: ["golden-images".to_owned()].into(),
+            passed_on: PassedOn::none(),
             provider: Provider::default(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,

@@ -16,7 +16,7 @@ use api::{
 use super::{Problem, Verdict};
 use crate::machine::{
     Note, Resolution, ResolvedMachine, SpecError, Surroundings, classes_for, ignored_switches,
-    labels_not_passed_on, nothing_to_boot, resolve,
+    labels_not_passed_on, nothing_to_boot, protection, resolve,
     resolve::{Outline, outline},
     surroundings::kept_classes,
 };
@@ -51,7 +51,8 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
         return verdict;
     }
     // Only once: an update of the spec does not change labels.
-    let unpassed = labels_not_passed_on(new).filter(|_| old.is_none());
+    let unpassed =
+        labels_not_passed_on(new, &context.surroundings.passed_on).filter(|_| old.is_none());
     for Note { path, message } in ignored_switches(new).into_iter().chain(unpassed) {
         verdict.warn(format!("{path}: {message}"));
     }
@@ -95,6 +96,19 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
     };
     disks::check(&change, context, &mut verdict);
     quota::check(&change, context, &mut verdict);
+    verdict
+}
+
+/// Reviews the deletion of a Machine. One that is being deleted stays until its protection is switched off.
+pub fn delete(machine: &Machine) -> Verdict {
+    let mut verdict = Verdict::default();
+    if protection::is_protected(machine) && machine.metadata.deletion_timestamp.is_none() {
+        let name = machine.metadata.name.as_deref().unwrap_or_default();
+        verdict.conflict = Some(format!(
+            "Machine {name:?} is protected from deletion: {}",
+            protection::REMEDY
+        ));
+    }
     verdict
 }
 

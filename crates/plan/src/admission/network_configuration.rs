@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{Machine, NetworkConfiguration};
 
 use super::{Verdict, machines, names};
+use crate::machine::is_being_deleted;
 
 /// Controllers whose deletions are always allowed, because refusing them would block the deletion of a
 /// namespace. Clusters may run all controllers under the account of kube-controller-manager.
@@ -58,7 +59,7 @@ pub fn delete(network: &NetworkConfiguration, users: &[Arc<Machine>], user: &str
     let staying: Vec<&Machine> = users
         .iter()
         .map(Arc::as_ref)
-        .filter(|machine| machine.metadata.deletion_timestamp.is_none())
+        .filter(|machine| !is_being_deleted(machine))
         .collect();
     let is_terminating = network.metadata.deletion_timestamp.is_some();
     if staying.is_empty() || is_terminating || CLEANERS.contains(&user) {

@@ -30,6 +30,7 @@ impl fmt::Display for SourceKind {
 pub struct CloudInitSource<'a> {
     pub kind: SourceKind,
     pub name: &'a str,
+    /// Empty if all values count.
     pub key: &'a str,
     /// Field of the spec.
     pub(super) path: &'static str,
@@ -48,7 +49,15 @@ pub fn cloud_init_sources(machine: &Machine) -> impl Iterator<Item = CloudInitSo
             !has_text(it.network_data.as_ref()) && !has_text(it.network_data_base64.as_ref())
         })
         .and_then(network_data_source);
-    user_data.into_iter().chain(network_data)
+    let keys = machine.spec.ssh_key_secrets.iter().flatten();
+    let keys = keys.map(|secret| CloudInitSource {
+        kind: SourceKind::Secret,
+        name: &secret.name,
+        key: "",
+        path: "spec.sshKeySecrets",
+        what: "SSH keys",
+    });
+    user_data.into_iter().chain(network_data).chain(keys)
 }
 
 pub(super) fn user_data_source(cloud_init: &CloudInit) -> Option<CloudInitSource<'_>> {

@@ -62,21 +62,36 @@ const KNOWN_DOMAIN: [&str; 7] = [
     "memory",
     "resources",
 ];
-const KNOWN_DEVICES: [&str; 4] = [
+const KNOWN_DEVICES: [&str; 5] = [
     "autoattachPodInterface",
     "disks",
     "interfaces",
+    "logSerialConsole",
     "networkInterfaceMultiqueue",
 ];
-const KNOWN_TEMPLATE: [&str; 6] = [
+const KNOWN_TEMPLATE: [&str; 11] = [
+    "affinity",
     "architecture",
     "domain",
     "evictionStrategy",
+    "hostname",
     "networks",
+    "nodeSelector",
+    "priorityClassName",
     "terminationGracePeriodSeconds",
+    "tolerations",
     "volumes",
 ];
 const KNOWN_SPEC: [&str; 3] = ["runStrategy", "running", "template"];
+
+/// Fields that a Machine and a VirtualMachine's template have in common.
+const COMMON: [&str; 5] = [
+    "affinity",
+    "hostname",
+    "nodeSelector",
+    "priorityClassName",
+    "tolerations",
+];
 
 pub fn import(source: ImportSource<'_>) -> Imported {
     let mut import = Import {
@@ -91,6 +106,16 @@ pub fn import(source: ImportSource<'_>) -> Imported {
         machine,
         warnings: import.warnings,
     }
+}
+
+/// A network of a Machine with the model and the MAC address of an interface.
+fn described(mut network: Value, interface: &Value) -> Value {
+    for field in ["macAddress", "model"] {
+        if let Some(text) = interface[field].as_str() {
+            network[field] = text.into();
+        }
+    }
+    network
 }
 
 struct Import<'a> {
@@ -135,6 +160,16 @@ impl<'a> Import<'a> {
         }
         if let Some(order) = self.boot_order() {
             spec.insert("bootOrder".to_owned(), order);
+        }
+        for field in COMMON {
+            let found = &self.template()[field];
+            if !found.is_null() && *found != json!({}) && *found != json!([]) {
+                spec.insert(field.to_owned(), found.clone());
+            }
+        }
+        let console = &self.template()["domain"]["devices"]["logSerialConsole"];
+        if console.is_boolean() {
+            spec.insert("serialConsoleLog".to_owned(), console.clone());
         }
         if self.is_stopped() {
             spec.insert("powerState".to_owned(), "Stopped".into());
@@ -284,13 +319,12 @@ impl<'a> Import<'a> {
         let networks: Vec<&Value> = self.list("/networks").collect();
         let interfaces: Vec<&Value> = self.list("/domain/devices/interfaces").collect();
         let mut listed = Vec::new();
-        let mut pod = None;
         for interface in interfaces {
             let name = interface["name"].as_str().unwrap_or_default();
             let network = networks.iter().find(|it| it["name"] == name);
             let multus = network.and_then(|it| it["multus"]["networkName"].as_str());
             let Some(multus) = multus else {
-                pod = Some(name);
+                listed.push(described(json!({ "name": name, "pod": true }), interface));
                 continue;
             };
             if multus.contains('/') {
@@ -304,22 +338,19 @@ impl<'a> Import<'a> {
                     format!("a NetworkConfiguration {multus} must describe the network: create it before the Machine"),
                 );
             }
-            let mut network = json!({ "name": name, "networkName": multus });
-            if let Some(mac) = interface["macAddress"].as_str() {
-                network["macAddress"] = mac.into();
-            }
-            if let Some(model) = interface["model"].as_str() {
-                network["model"] = model.into();
-            }
-            listed.push(network);
+            let network = json!({ "name": name, "networkName": multus });
+            listed.push(described(network, interface));
         }
-        if let Some(name) = pod.filter(|_| !listed.is_empty()) {
-            self.warn(
-                format!("spec.template.spec.networks[{name}]"),
-                "a Machine with networks has no interface on the pod network",
-            );
-        }
-        (!listed.is_empty()).then_some(listed)
+        // A Machine without networks has an interface of this name on the pod network, and an adopted one
+        // keeps its MAC address.
+        let is_default = listed.len() == 1
+            && listed
+                .iter()
+                .all(|it| it["pod"] == true && it["name"] == naming::POD_INTERFACE)
+            && listed
+                .iter()
+                .all(|it| it["model"].is_null() || it["model"] == "virtio");
+        (!listed.is_empty() && !is_default).then_some(listed)
     }
 
     fn cloud_init(&mut self) -> Option<Value> {

@@ -49,7 +49,7 @@ use self::{
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
     digest_key::Digest,
-    elided,
+    elided, protection,
     status::{self, ClassMismatch, Resolved, StatusInput},
 };
 use crate::{
@@ -79,6 +79,9 @@ pub struct Plan {
 }
 
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+    if protection::blocks_deletion(observed.machine) {
+        return wait_for_permission(observed, now);
+    }
     if is_terminating(&observed.machine.metadata) {
         let delete::Removal {
             steps,
@@ -123,6 +126,32 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     }
 }
 
+/// The plan while its protection blocks the deletion of a Machine: the status follows what is observed, and
+/// nothing is written to its children. Changes of the spec do not count as observed.
+fn wait_for_permission(observed: &Observed<'_>, now: &Time) -> Plan {
+    let mut builder = PlanBuilder {
+        keeps_observed_generation: true,
+        ..PlanBuilder::default()
+    };
+    match class::resolve_sized(observed, may_change_size(observed)) {
+        Err(errors) => {
+            let plan = builder.finish(observed, Resolved::Invalid(&errors), now);
+            Plan { errors, ..plan }
+        }
+        Ok(sized) => {
+            let machine = adoption::with_adopted_claims(observed, sized.resolution.machine);
+            builder.class_mismatch = sized.class_mismatch;
+            if observed.virtual_machine.is_none() {
+                builder.obstacles.push(Obstacle::waiting(
+                    Part::VirtualMachine,
+                    "VirtualMachine is gone, and is not recreated because the Machine is deleted",
+                ));
+            }
+            builder.finish(observed, Resolved::Valid(&machine), now)
+        }
+    }
+}
+
 /// A running guest keeps its size unless a restart is requested.
 fn may_change_size(observed: &Observed<'_>) -> bool {
     let existing = observed.virtual_machine.map(ExistingVm::of);
@@ -142,8 +171,9 @@ struct PlanBuilder {
     class_mismatch: Option<ClassMismatch>,
     restart_required: Option<String>,
     retry_after: Option<Duration>,
-    /// Whether the deletion policy of a removed disk is not recorded yet.
-    removal_is_pending: bool,
+    /// Whether the present generation does not count as observed: the deletion policy of a removed disk is not
+    /// recorded yet, or nothing is written.
+    keeps_observed_generation: bool,
     needs_cloud_init: bool,
     vm_is_outdated: bool,
     /// Modes in `spec.disks` that differ from those of the claims.
@@ -197,7 +227,7 @@ impl PlanBuilder {
         self.ensure_finalizer(observed);
         self.steps.extend(disks::remove_owner_references(observed));
         let removal_records = disks::record_removed(observed, machine);
-        self.removal_is_pending = !removal_records.is_empty();
+        self.keeps_observed_generation = !removal_records.is_empty();
         self.steps.extend(removal_records);
         if !observed.installed.kubevirt {
             self.obstacles.push(kubevirt_is_missing());
@@ -254,8 +284,8 @@ impl PlanBuilder {
             annotation(&existing.vm.metadata, labels::APPLIED)
                 != annotation(&desired.metadata, labels::APPLIED)
         });
-        let domain = &desired.spec.template.spec.domain;
-        let replacement = replace::replacement(observed, domain, machine.power_state, now);
+        let template = &desired.spec.template;
+        let replacement = replace::replacement(observed, template, machine.power_state, now);
         self.steps
             .extend(vm::step(desired, existing.as_ref(), machine));
         match restart(observed, existing.as_ref()) {
@@ -345,7 +375,7 @@ impl PlanBuilder {
             obstacles: &self.obstacles,
             class_mismatch: self.class_mismatch.as_ref(),
             restart_required: self.restart_required.as_deref(),
-            removal_is_pending: self.removal_is_pending,
+            keeps_observed_generation: self.keeps_observed_generation,
             vm_is_outdated: self.vm_is_outdated,
             ignored_modes: &self.ignored_modes,
             kept_spec: self.kept_spec.as_ref(),

@@ -3,6 +3,7 @@
 //! Reports all errors at once. Offline, a reference that cannot be checked is not an error if the
 //! Machine can be built without it: a note says what the cluster decides.
 
+mod access;
 mod amount;
 mod boot;
 pub(crate) mod class;
@@ -11,6 +12,7 @@ mod disks;
 mod domain;
 mod installer;
 pub(crate) mod networks;
+mod placement;
 pub(crate) mod sizing;
 mod unsupported;
 
@@ -23,7 +25,7 @@ use api::{Machine, MachineSpec, labels};
 pub(super) use cloud_init::decode_base64;
 
 use super::{
-    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings,
+    Identity, NamePatterns, PassedOn, ResolvedDisk, ResolvedMachine, SpecError, Surroundings,
     elided::elided,
     switches::{has_documented_prefix, is_switch},
 };
@@ -65,16 +67,28 @@ pub fn resolve(
         boot_order,
         cloud_init,
         domain,
+        // Resolved by `placement`.
+        node_selector: _,
+        tolerations: _,
+        affinity: _,
+        spread_by: _,
+        priority_class_name: _,
         power_state,
         // Triggers an action, and is not part of the machine's definition.
         restarted_at: _,
         deletion_policy: _,
+        // Decides whether a deletion is planned.
+        deletion_protection: _,
         // Information for users and other programs.
         tags: _,
+        // Resolved by `access`.
+        ssh_keys: _,
+        ssh_key_secrets: _,
+        hostname: _,
+        serial_console_log: _,
         // For other providers: `unsupported` notes that they have no effect.
         machine_type: _,
         provider_config: _,
-        ssh_keys: _,
         user_data: _,
         security_groups: _,
         monitoring: _,
@@ -107,8 +121,12 @@ pub fn resolve(
         &mut interfaces,
         &mut findings,
     );
+    let access = access::resolve(&machine.spec, surroundings, &mut findings);
+    let has_addresses = networks::spec_address::are_given(networks.as_deref());
+    let is_needed = has_addresses || access::needs_cloud_init(&access);
+    let own = is_needed.then(api::CloudInit::default);
     let mut cloud_init = cloud_init::resolve(
-        cloud_init.as_ref(),
+        cloud_init.as_ref().or(own.as_ref()),
         elided(&machine.metadata),
         &identity.name,
         surroundings,
@@ -121,7 +139,22 @@ pub fn resolve(
         cloud_init.network_data =
             networks::network_data(namespace, &interfaces, surroundings, &mut findings);
     }
-    let hardware = domain::resolve(domain.as_ref(), &mut findings);
+    if let (Some(cloud_init), Some(networks), true) = (&mut cloud_init, networks, has_addresses) {
+        networks::spec_address::add_network_data(networks, &interfaces, cloud_init, &mut findings);
+    }
+    if let Some(cloud_init) = &mut cloud_init {
+        access::add_keys(&access, cloud_init, &mut findings);
+    }
+    let memory = sizing.as_ref().map(|sizing| sizing.memory);
+    let hardware = domain::resolve(domain.as_ref(), memory, &mut findings);
+    let PassedOn {
+        labels: label_patterns,
+        annotations: annotation_patterns,
+    } = &surroundings.passed_on;
+    let labels = passed_on(machine.metadata.labels.as_ref(), label_patterns);
+    let annotations = machine.metadata.annotations.as_ref();
+    let vm_annotations = named_by(annotations, annotation_patterns);
+    let placement = placement::resolve(machine, &labels, label_patterns.are_known(), &mut findings);
     unsupported::note(&machine.spec, &mut findings);
 
     match sizing {
@@ -129,8 +162,9 @@ pub fn resolve(
             machine: ResolvedMachine {
                 identity,
                 vm_name,
-                labels: passed_on(machine.metadata.labels.as_ref()),
-                annotations: passed_on(machine.metadata.annotations.as_ref()),
+                labels,
+                annotations: passed_on(annotations, annotation_patterns),
+                vm_annotations,
                 sizing: sizing.source,
                 cpu: sizing.cpu,
                 memory: sizing.memory,
@@ -143,6 +177,11 @@ pub fn resolve(
                 apic: hardware.apic,
                 hyperv: hardware.hyperv,
                 bootloader: hardware.bootloader,
+                uuid: hardware.uuid,
+                serial: hardware.serial,
+                devices: hardware.devices,
+                access,
+                placement,
                 power_state: power_state.unwrap_or_default(),
             },
             notes: findings.notes,
@@ -248,18 +287,37 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     vm_name.clone()
 }
 
-/// The entries under the documented prefixes, without switches and names that are reserved for the
-/// operator.
-fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    let documented = |key: &str| {
-        has_documented_prefix(key) && !is_switch(key) && !labels::RESERVED.contains(&key)
-    };
+/// The entries under the documented prefixes and those that the settings name, without switches and names
+/// that are reserved for the operator.
+fn passed_on(
+    entries: Option<&BTreeMap<String, String>>,
+    patterns: &NamePatterns,
+) -> BTreeMap<String, String> {
+    let is_passed_on = |key: &str| has_documented_prefix(key) || patterns.has(key);
     entries
         .into_iter()
         .flatten()
-        .filter(|(key, _)| documented(key))
+        .filter(|(key, _)| is_passed_on(key) && is_the_users(key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
+}
+
+/// The entries that the settings name.
+fn named_by(
+    entries: Option<&BTreeMap<String, String>>,
+    patterns: &NamePatterns,
+) -> BTreeMap<String, String> {
+    entries
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| patterns.has(key) && is_the_users(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Whether a label or annotation neither switches something on nor has a name of the operator.
+fn is_the_users(key: &str) -> bool {
+    !is_switch(key) && !labels::RESERVED.contains(&key)
 }
 
 /// The first name that occurs twice, with its index.

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    AccessMode, CloudInitType, DiskBus, HttpSource, NetworkModel, ObjectSource, PowerState,
-    RegistrySource, VolumeMode, kubevirt::CpuTopology,
+    AccessMode, CloudInitType, DiskBus, HttpSource, HugePages, Json, NetworkModel, ObjectSource,
+    PassedThroughDevice, PowerState, RegistrySource, Toleration, Tpm, VolumeMode, WatchdogAction,
+    kubevirt::CpuTopology,
 };
 
 use crate::{Quantity, naming};
@@ -18,6 +19,8 @@ pub struct ResolvedMachine {
     pub labels: BTreeMap<String, String>,
     /// Annotations to copy to the instance.
     pub annotations: BTreeMap<String, String>,
+    /// Those that the VirtualMachine itself has as well.
+    pub vm_annotations: BTreeMap<String, String>,
     pub sizing: SizingSource,
     pub cpu: CpuTopology,
     pub memory: Quantity,
@@ -37,6 +40,13 @@ pub struct ResolvedMachine {
     pub hyperv: bool,
     /// KubeVirt's default if absent.
     pub bootloader: Option<Bootloader>,
+    /// UUID that the guest sees; KubeVirt's if absent.
+    pub uuid: Option<String>,
+    /// Serial number that the guest sees; KubeVirt's if absent.
+    pub serial: Option<String>,
+    pub devices: Devices,
+    pub access: Access,
+    pub placement: Placement,
     pub power_state: PowerState,
 }
 
@@ -95,6 +105,58 @@ impl fmt::Display for SizingSource {
             Self::Class { name, .. } => write!(f, "MachineClass {name}"),
         }
     }
+}
+
+/// Devices beside disks and interfaces, and how the node provides CPU and memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Devices {
+    pub tpm: Option<Tpm>,
+    pub gpus: Vec<PassedThroughDevice>,
+    pub host_devices: Vec<PassedThroughDevice>,
+    pub hugepages: Option<HugePages>,
+    pub has_dedicated_cpus: bool,
+    pub has_rng: bool,
+    pub watchdog: Option<WatchdogAction>,
+}
+
+/// Access to the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Keys of the spec, which are part of the cloud-init data.
+    pub ssh_keys: Vec<String>,
+    pub key_secrets: Vec<KeySecret>,
+    /// KubeVirt's default if absent.
+    pub hostname: Option<String>,
+    /// KubeVirt's default if absent.
+    pub serial_console_log: Option<bool>,
+}
+
+/// A Secret with public SSH keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySecret {
+    pub name: String,
+    /// Users that the guest agent gives the keys to. If empty, cloud-init gives them to its default user.
+    pub users: Vec<String>,
+}
+
+/// Placement on nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    pub node_selector: BTreeMap<String, String>,
+    pub tolerations: Vec<Toleration>,
+    pub affinity: Option<Json>,
+    pub spread: Option<Spread>,
+    pub priority_class_name: Option<String>,
+}
+
+/// Distribution of the Machines that have a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    pub topology_key: String,
+    pub label: String,
+    pub value: String,
+    /// Whether the machine waits if it cannot be placed evenly.
+    pub is_required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +265,8 @@ pub struct CloudInit {
     pub type_: CloudInitType,
     pub user_data: Option<UserData>,
     pub network_data: Option<NetworkData>,
+    /// Public keys that are added to the user data.
+    pub ssh_keys: Vec<String>,
 }
 
 impl fmt::Debug for CloudInit {
@@ -211,6 +275,7 @@ impl fmt::Debug for CloudInit {
             .field("type_", &self.type_)
             .field("user_data", &self.user_data.is_some())
             .field("network_data", &self.network_data.is_some())
+            .field("ssh_keys", &self.ssh_keys)
             .finish()
     }
 }
@@ -229,6 +294,8 @@ pub enum NetworkData {
     Content(String),
     /// In an object that is not read; only offline.
     Unread,
+    /// Made of the addresses in the spec.
+    Generated(String),
     /// Made of the address in the Machine's ledger.
     Recorded(String),
     /// Will be made of the address in the Machine's ledger, which has none yet or has lost it.
@@ -240,7 +307,7 @@ impl NetworkData {
     pub(crate) fn content(&self) -> &str {
         match self {
             Self::Content(content) => content,
-            Self::Unread | Self::Recorded(_) | Self::Awaited => "",
+            Self::Unread | Self::Generated(_) | Self::Recorded(_) | Self::Awaited => "",
         }
     }
 }

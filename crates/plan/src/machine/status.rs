@@ -31,8 +31,11 @@ pub use self::addresses::{trim_addresses, trim_ledger};
 use std::{borrow::Cow, time::Duration};
 
 use api::{
-    Condition, DiskStatus, GuestAddresses, MachineStatus, Phase, Time, kubevirt::ObservedInstance,
+    Condition, DiskStatus, GuestAddresses, Json, MachineStatus, Phase, Time,
+    kubevirt::ObservedInstance,
 };
+
+use serde_json::json;
 
 use self::{
     addresses::{Addresses, unless_empty},
@@ -67,9 +70,10 @@ pub(super) struct StatusInput<'a> {
     pub(super) class_mismatch: Option<&'a ClassMismatch>,
     /// Why a change needs a restart, if KubeVirt does not report it itself.
     pub(super) restart_required: Option<&'a str>,
-    /// Whether the deletion policy of a removed disk is not recorded yet. Until then the generation that
-    /// removed it does not count as observed: the next one may have another policy.
-    pub(super) removal_is_pending: bool,
+    /// Whether the present generation does not count as observed. While the deletion policy of a removed disk
+    /// is not recorded, the next generation may have another policy; while its protection blocks a deletion,
+    /// nothing is written.
+    pub(super) keeps_observed_generation: bool,
     /// Whether the VirtualMachine lacks a change of the Machine, other than by tampering.
     pub(super) vm_is_outdated: bool,
     /// Modes in `spec.disks` that differ from those of the claims.
@@ -206,6 +210,7 @@ fn report_if_significant(
                 .into_iter()
                 .chain(events::shared_address(view.old, &status))
                 .chain(events::ignored_annotations(view.old, &status))
+                .chain(events::blocked_deletion(view.old, &status))
                 .collect(),
             status,
             requeue_after,
@@ -220,7 +225,7 @@ fn status(
 ) -> MachineStatus {
     let StatusInput { observed, now, .. } = view.input;
     let old = view.old.cloned().unwrap_or_default();
-    let generation = if view.input.removal_is_pending {
+    let generation = if view.input.keeps_observed_generation {
         old.observed_generation
     } else {
         observed.machine.metadata.generation
@@ -280,12 +285,26 @@ fn status(
     }
 }
 
-/// Host name of a guest: KubeVirt takes the first label of the instance's name, since the VirtualMachine
-/// names no other.
+/// Host name of a guest: without one in its spec, KubeVirt takes the first label of the instance's name.
 fn hostname(instance: &ObservedInstance) -> Option<String> {
     const MAX_LABEL: usize = 63;
+    if let Some(hostname) = spec_hostname(instance) {
+        return Some(hostname);
+    }
     let label = instance.metadata.name.as_deref()?.split('.').next()?;
     Some(label.chars().take(MAX_LABEL).collect())
+}
+
+fn spec_hostname(instance: &ObservedInstance) -> Option<String> {
+    let spec = instance.spec.as_ref()?.value();
+    let hostname = spec["hostname"].as_str()?;
+    (!hostname.is_empty()).then(|| hostname.to_owned())
+}
+
+/// Drops the spec of an instance, except for the host name, which its status does not have.
+pub fn trim_instance_spec(instance: &mut ObservedInstance) {
+    let hostname = spec_hostname(instance);
+    instance.spec = hostname.map(|it| Json::from(&json!({ "hostname": it })));
 }
 
 /// Operating system that the guest agent reports.

@@ -11,7 +11,7 @@ use api::{
     core::{ConfigMap, ObservedClaim, Secret, StorageClass},
 };
 
-use super::{Attachment, CloudInitSource, Provider, SourceKind, disk_name::disk_name};
+use super::{Attachment, CloudInitSource, PassedOn, Provider, SourceKind, disk_name::disk_name};
 use crate::served_fields::ServedFields;
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -33,6 +33,8 @@ pub struct Surroundings {
     /// is deleted.
     pub kept_classes: BTreeMap<String, String>,
     pub clone_sources: CloneSources,
+    /// Labels and annotations that the settings name.
+    pub passed_on: PassedOn,
     /// This operator's provider.
     pub provider: Provider,
     /// Fields that the API server stores.
@@ -73,7 +75,7 @@ impl CloudInitObjects {
         let CloudInitSource { name, key, .. } = *source;
         match source.kind {
             SourceKind::Secret => match self.secrets.get(name) {
-                Lookup::Found(secret) => secret.data.contains_key(key),
+                Lookup::Found(secret) => key.is_empty() || secret.data.contains_key(key),
                 Lookup::Missing | Lookup::Unknown => false,
             },
             SourceKind::ConfigMap => match self.config_maps.get(name) {

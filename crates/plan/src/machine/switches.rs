@@ -2,7 +2,7 @@
 
 use api::{Machine, ObjectMeta, labels};
 
-use super::Note;
+use super::{Note, PassedOn};
 
 /// All switches with the value `"true"`.
 const SWITCHES: [&str; 4] = [
@@ -104,7 +104,7 @@ fn shown(value: &str) -> String {
 
 /// A warning about labels that are not copied to the virtual machine, although a Service or a query for
 /// pods may rely on them. Labels that tools set for themselves are left out.
-pub fn labels_not_passed_on(machine: &Machine) -> Option<Note> {
+pub fn labels_not_passed_on(machine: &Machine, passed_on: &PassedOn) -> Option<Note> {
     let names = machine
         .metadata
         .labels
@@ -114,12 +114,13 @@ pub fn labels_not_passed_on(machine: &Machine) -> Option<Note> {
     let names: Vec<&str> = names
         .map(String::as_str)
         .filter(|name| !has_documented_prefix(name) && !is_bookkeeping(name))
+        .filter(|name| !passed_on.labels.has(name))
         .collect();
     (!names.is_empty()).then(|| Note {
         path: "metadata.labels".to_owned(),
         message: format!(
             "{} not passed on to the virtual machine and its pod: only labels under {} are, such as \
-             app.{}/name",
+             app.{}/name, and those that the operator's setting PASSED_ON_LABELS names",
             match names.as_slice() {
                 [name] => format!("{name} is"),
                 names => format!("{} are", names.join(", ")),
@@ -161,6 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::machine::NamePatterns;
 
     fn machine(value: &str) -> Machine {
         let annotations = json!({
@@ -219,11 +221,21 @@ mod tests {
             "cluster.vitistack.io/cluster-name": "blue", "argocd.argoproj.io/instance": "web",
             "kustomize.toolkit.fluxcd.io/name": "web",
         });
-        assert_eq!(labels_not_passed_on(&machine(quiet)), None);
+        assert_eq!(
+            labels_not_passed_on(&machine(quiet), &PassedOn::default()),
+            None
+        );
         let named = json!({"app": "web", "example.com/team": "blue", "notvitistack.io/x": "y"});
-        let note = labels_not_passed_on(&machine(named)).unwrap();
+        let note = labels_not_passed_on(&machine(named.clone()), &PassedOn::default()).unwrap();
         assert_eq!(note.path, "metadata.labels");
         let expected = "app, example.com/team, notvitistack.io/x are not passed on";
+        assert!(note.message.starts_with(expected), "{}", note.message);
+        let passed_on = PassedOn {
+            labels: NamePatterns::parse("app,example.com/*").unwrap(),
+            ..PassedOn::default()
+        };
+        let note = labels_not_passed_on(&machine(named), &passed_on).unwrap();
+        let expected = "notvitistack.io/x is not passed on";
         assert!(note.message.starts_with(expected), "{}", note.message);
     }
 

@@ -22,6 +22,38 @@ fn the_disks_of_a_deleted_machine_go_before_its_finalizer() {
 }
 
 #[test]
+fn a_protected_machine_keeps_everything_and_reports_it() {
+    let mut world = World::running();
+    world.machine["metadata"]["deletionTimestamp"] = NOW.into();
+    world.machine["spec"]["deletionProtection"] = true.into();
+    world.machine["spec"]["powerState"] = "Stopped".into();
+    let plan = world.plan();
+    assert_eq!(plan.steps, []);
+    let conditions = plan.status.conditions.unwrap();
+    let blocked = conditions.iter().find(|it| it.type_ == "DeletionBlocked");
+    assert_eq!(blocked.unwrap().reason, "DeletionProtection");
+    assert_eq!(plan.status.observed_generation, None, "nothing is written");
+    assert_eq!(
+        plan.events
+            .iter()
+            .filter(|it| it.reason == "DeletionBlocked")
+            .count(),
+        1
+    );
+
+    world.vm = Value::Null;
+    world.instance = Value::Null;
+    let plan = world.plan();
+    assert_eq!(plan.steps, [], "nothing is recreated either");
+    let message = &plan.obstacles[0].message;
+    assert!(message.contains("is not recreated"), "{message}");
+
+    world.machine["spec"]["deletionProtection"] = false.into();
+    world.age = Some(Age::Fresh);
+    assert_eq!(world.deleted().len(), 2);
+}
+
+#[test]
 fn a_disk_is_deleted_as_it_was_observed() {
     for step in World::ending().plan().steps {
         if let Action::Delete {

@@ -112,7 +112,7 @@ fn a_virtual_machine_with_a_claim_is_expressed_entirely() {
 #[test]
 fn what_a_machine_cannot_express_is_named() {
     let mut found = vm(&json!({
-        "nodeSelector": { "zone": "a" },
+        "nodeSelector": { "zone": "a" }, "dnsPolicy": "None",
         "domain": {
             "ioThreadsPolicy": "auto",
             "memory": { "guest": "1Gi" },
@@ -145,9 +145,8 @@ fn what_a_machine_cannot_express_is_named() {
     for path in [
         "spec.template.spec.volumes[image]",
         "spec.template.spec.networks[lan]",
-        "spec.template.spec.networks[default]",
         "spec.dataVolumeTemplates",
-        "spec.template.spec.nodeSelector",
+        "spec.template.spec.dnsPolicy",
         "spec.template.spec.domain.ioThreadsPolicy",
         "spec.template.spec.domain.devices.gpus",
         "spec.template.spec.domain.devices.disks[plugged].serial",
@@ -159,6 +158,7 @@ fn what_a_machine_cannot_express_is_named() {
     assert_eq!(
         spec["networks"],
         json!([
+            { "name": "default", "pod": true, "model": "virtio" },
             { "name": "lan", "networkName": "lan", "model": "virtio" },
         ])
     );

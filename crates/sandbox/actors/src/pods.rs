@@ -10,6 +10,7 @@ mod garbage;
 mod kubelet;
 pub(crate) mod requests;
 mod scheduler;
+mod spread;
 pub(crate) mod taints;
 
 pub use self::{

@@ -91,6 +91,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             options: Options {
                 namespaces: settings.watch_namespaces.into_iter().collect(),
                 clone_source_namespaces: settings.clone_source_namespaces,
+                passed_on: settings.passed_on,
                 provider: settings.machine_provider,
                 reconcile_interval: settings.reconcile_interval,
                 concurrency: settings.max_concurrent_reconciles,

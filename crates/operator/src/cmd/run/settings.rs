@@ -10,7 +10,7 @@ mod webhook;
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use apimachinery::duration;
-use plan::machine::Provider;
+use plan::machine::{NamePatterns, PassedOn, Provider};
 use runtime::probes::BindAddress;
 use tracing::info;
 
@@ -68,6 +68,15 @@ pub(crate) struct Flags {
     #[arg(long, env = "CLONE_SOURCE_NAMESPACES", value_name = "NAMES")]
     clone_source_namespaces: Option<String>,
 
+    /// Comma-separated labels of Machines that reach VirtualMachines and pods, such as team or
+    /// example.com/*, besides those under vitistack.io [default: none]
+    #[arg(long, env = "PASSED_ON_LABELS", value_name = "NAMES")]
+    passed_on_labels: Option<String>,
+
+    /// The same for annotations [default: none]
+    #[arg(long, env = "PASSED_ON_ANNOTATIONS", value_name = "NAMES")]
+    passed_on_annotations: Option<String>,
+
     /// Provider whose Machines are reconciled, as well as those without a provider [default: kubevirt]
     #[arg(
         long,
@@ -106,6 +115,7 @@ pub(crate) struct Settings {
     /// Empty: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
     pub(crate) clone_source_namespaces: BTreeSet<String>,
+    pub(crate) passed_on: PassedOn,
     pub(crate) machine_provider: Provider,
     pub(crate) watch_secrets: bool,
     pub(crate) client_qps: NonZeroU32,
@@ -128,6 +138,8 @@ impl Flags {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            passed_on_labels,
+            passed_on_annotations,
             machine_provider,
             watch_secrets,
             client_qps,
@@ -171,6 +183,18 @@ impl Flags {
                     namespace_names,
                 )
                 .unwrap_or_default(),
+            passed_on: PassedOn {
+                labels: reader
+                    .read("PASSED_ON_LABELS", passed_on_labels, NamePatterns::parse)
+                    .unwrap_or_else(NamePatterns::none),
+                annotations: reader
+                    .read(
+                        "PASSED_ON_ANNOTATIONS",
+                        passed_on_annotations,
+                        NamePatterns::parse,
+                    )
+                    .unwrap_or_else(NamePatterns::none),
+            },
             machine_provider: reader
                 .read("MACHINE_PROVIDER", machine_provider, provider)
                 .unwrap_or_default(),
@@ -200,6 +224,7 @@ impl Settings {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            passed_on,
             machine_provider,
             watch_secrets,
             client_qps,
@@ -227,6 +252,8 @@ impl Settings {
             operator_namespace = namespace,
             watch_namespaces = names(watch_namespaces),
             clone_source_namespaces = names(clone_source_namespaces),
+            passed_on_labels = %passed_on.labels,
+            passed_on_annotations = %passed_on.annotations,
             %machine_provider,
             watch_secrets,
             %log_level,

@@ -127,7 +127,7 @@ pub(super) fn networks_of(machine: &Machine) -> Vec<Key> {
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
     let networks = machine.spec.networks.iter().flatten();
     let names: BTreeSet<_> = networks
-        .map(|network| network.network_name.as_str())
+        .filter_map(|network| network.network_name.as_deref())
         .collect();
     names
         .into_iter()

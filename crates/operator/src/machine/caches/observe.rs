@@ -138,7 +138,7 @@ impl Caches {
         let networks = machine.spec.networks.iter().flatten();
         let surroundings = self.surroundings(namespace, cloud_init);
         let vlan = vlan_of(machine, &surroundings.network_namespaces);
-        let names = networks.map(|network| network.network_name.as_str());
+        let names = networks.filter_map(|network| network.network_name.as_deref());
         let attachments = names
             .chain(vlan.as_deref())
             .filter_map(|name| {
@@ -206,6 +206,7 @@ impl Caches {
             kept_interface: KeptInterface::default(),
             kept_classes: BTreeMap::new(),
             clone_sources: self.clone_sources.clone(),
+            passed_on: self.passed_on.clone(),
             provider: self.provider.clone(),
             served: self.served.clone(),
         }

@@ -12,6 +12,7 @@ use api::{
     kubevirt::{ObservedVirtualMachine, VirtualMachineStatus},
 };
 use jiff::Timestamp;
+use plan::machine::is_being_deleted;
 use runtime::cache::{CachedObject as _, Delta};
 use serde::Deserialize;
 
@@ -202,7 +203,7 @@ fn conditions(machine: &Machine) -> impl Iterator<Item = &Condition> {
 
 /// Phase of a Machine and the time of its last progress; none if the Machine is being deleted.
 fn in_phase(machine: &Machine) -> Option<(&'static str, i64)> {
-    if machine.metadata.deletion_timestamp.is_some() {
+    if is_being_deleted(machine) {
         return None;
     }
     let transitions = conditions(machine)
@@ -219,7 +220,8 @@ fn in_phase(machine: &Machine) -> Option<(&'static str, i64)> {
 /// A stopped guest may wait for its disks forever, since some storage classes bind claims to the first
 /// consumer; it is not counted.
 fn waits(machine: &Machine) -> Option<(&'static str, i64)> {
-    if let Some(deleted) = &machine.metadata.deletion_timestamp {
+    let deleted = machine.metadata.deletion_timestamp.as_ref();
+    if let Some(deleted) = deleted.filter(|_| is_being_deleted(machine)) {
         return Some(("deletion", seconds(deleted)));
     }
     if !matches!(phase(machine), Phase::Creating | Phase::Running) {

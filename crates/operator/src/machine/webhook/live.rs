@@ -102,7 +102,10 @@ impl Live {
         old: Option<&Machine>,
         new: &Machine,
     ) -> Result<CloudInitObjects, Unchecked> {
-        let is_same = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
+        let is_same = old.is_some_and(|old| {
+            old.spec.cloud_init == new.spec.cloud_init
+                && old.spec.ssh_key_secrets == new.spec.ssh_key_secrets
+        });
         let sources: Vec<_> = cloud_init_sources(new).collect();
         if is_same || !sources.iter().all(|it| naming::is_dns_name(it.name)) {
             return Ok(CloudInitObjects::default());

@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 
 use super::metadata;
 use crate::{
-    machine::{CloudInit, NetworkData, ResolvedMachine, UserData},
+    machine::{CloudInit, NetworkData, ResolvedMachine, UserData, ssh_keys::with_keys},
     naming,
 };
 
@@ -16,17 +16,21 @@ pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
     let CloudInit {
         user_data,
         network_data,
+        ssh_keys,
         type_: _,
     } = machine.cloud_init.as_ref()?;
     let mut data = BTreeMap::new();
     if let Some(UserData::Content(content)) = user_data {
         data.insert(
             naming::USER_DATA_KEY.to_owned(),
-            ByteString(content.clone()),
+            ByteString(with_keys(content, ssh_keys)),
         );
     }
-    if let Some(NetworkData::Content(network_data) | NetworkData::Recorded(network_data)) =
-        network_data
+    if let Some(
+        NetworkData::Content(network_data)
+        | NetworkData::Generated(network_data)
+        | NetworkData::Recorded(network_data),
+    ) = network_data
     {
         data.insert(
             naming::NETWORK_DATA_KEY.to_owned(),

@@ -1,13 +1,18 @@
 //! VirtualMachine of a resolved Machine.
 
+use std::collections::BTreeMap;
+
 use api::{
-    AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState,
+    AccessMode, CloudInitType, DiskBus, NetworkModel, PowerState, WatchdogAction,
     kubevirt::{
-        Clock, Devices, DiskDevice, DiskTarget, DomainBootloader, DomainFeatures, DomainFirmware,
-        DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV, InstanceNetwork, InstanceSpec,
-        InstanceTemplate, Interface, InterfaceBinding, LocalSecret, MachineType, Memory,
-        NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
-        TimerPolicy, TimerPresence, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
+        AccessCredential, AccessSecret, Clock, Devices, DiskDevice, DiskTarget, DomainBootloader,
+        DomainCpu, DomainFeatures, DomainFirmware, DomainSpec, Empty, EvictionStrategy,
+        FeatureState, HyperV, I6300Esb, InstanceNetwork, InstanceSpec, InstanceTemplate, Interface,
+        InterfaceBinding, LabelSelector, LocalSecret, MachineType, Memory, MemoryPages,
+        NetworkSource, PropagationMethod, RunStrategy, Spinlocks, SshPublicKey, SshPublicKeySource,
+        SyntheticTimer, TemplateMetadata, Timer, TimerPolicy, TimerPresence,
+        TopologySpreadConstraint, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
+        WatchdogDevice, WhenUnsatisfiable,
     },
     labels,
 };
@@ -15,8 +20,8 @@ use api::{
 use super::{add_child_labels, labelled};
 use crate::{
     machine::{
-        Attachment, Bootloader, CloudInit, DiskType, Identity, ResolvedDisk, ResolvedInterface,
-        ResolvedMachine, ResolvedSource,
+        Attachment, Bootloader, CloudInit, DiskType, Identity, Placement, ResolvedDisk,
+        ResolvedInterface, ResolvedMachine, ResolvedSource, Spread, plan::compare, resolved,
     },
     naming,
 };
@@ -37,20 +42,61 @@ pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
         template: InstanceTemplate {
             metadata: TemplateMetadata {
                 labels: labels.clone(),
-                annotations: machine.annotations.clone(),
+                annotations: annotations(machine),
             },
             spec: instance(machine),
         },
     };
     let mut vm = VirtualMachine::new("", spec);
     vm.metadata = labelled(&machine.identity, machine.vm_name.clone(), labels);
+    let annotations = &machine.vm_annotations;
+    vm.metadata.annotations = (!annotations.is_empty()).then(|| annotations.clone());
     vm
 }
 
+/// Annotations of the instance: those of the Machine, and a digest of its placement.
+fn annotations(machine: &ResolvedMachine) -> BTreeMap<String, String> {
+    let mut annotations = machine.annotations.clone();
+    let Placement {
+        node_selector,
+        tolerations,
+        affinity,
+        spread,
+        priority_class_name,
+    } = &machine.placement;
+    if machine.placement != Placement::default() {
+        let spread: Vec<_> = spread.iter().map(spread_constraint).collect();
+        let placement = serde_json::json!([
+            node_selector,
+            tolerations,
+            affinity,
+            spread,
+            priority_class_name
+        ]);
+        let digest = compare::digest([placement.to_string().as_bytes()]);
+        annotations.insert(labels::PLACEMENT.to_owned(), digest);
+    }
+    annotations
+}
+
 fn instance(machine: &ResolvedMachine) -> InstanceSpec {
+    let Placement {
+        node_selector,
+        tolerations,
+        affinity,
+        spread,
+        priority_class_name,
+    } = &machine.placement;
     InstanceSpec {
+        hostname: machine.access.hostname.clone(),
+        access_credentials: access_credentials(machine),
+        node_selector: node_selector.clone(),
+        tolerations: tolerations.clone(),
+        affinity: affinity.clone(),
+        topology_spread_constraints: spread.iter().map(spread_constraint).collect(),
+        priority_class_name: priority_class_name.clone(),
         domain: domain(machine),
-        eviction_strategy: can_migrate(&machine.disks).then_some(EvictionStrategy::LiveMigrate),
+        eviction_strategy: can_migrate(machine).then_some(EvictionStrategy::LiveMigrate),
         networks: machine.interfaces.iter().map(network).collect(),
         volumes: machine
             .disks
@@ -66,19 +112,74 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
     }
 }
 
-/// KubeVirt live-migrates a machine only if all its claims are ReadWriteMany. Otherwise the eviction
-/// strategy LiveMigrate would block every drain of its node.
-fn can_migrate(disks: &[ResolvedDisk]) -> bool {
-    disks
-        .iter()
-        .all(|disk| disk.access_mode == AccessMode::ReadWriteMany)
+fn access_credentials(machine: &ResolvedMachine) -> Vec<AccessCredential> {
+    let secrets = machine.access.key_secrets.iter();
+    let type_ = machine.cloud_init.as_ref().map(|it| it.type_);
+    let credentials = secrets.map(|secret| AccessCredential {
+        ssh_public_key: SshPublicKey {
+            source: SshPublicKeySource {
+                secret: AccessSecret {
+                    secret_name: secret.name.clone(),
+                },
+            },
+            // Only one method for each Secret: a second one would be a second volume of the same name.
+            propagation_method: match (secret.users.as_slice(), type_) {
+                ([], Some(CloudInitType::ConfigDrive)) => PropagationMethod::ConfigDrive {},
+                ([], Some(CloudInitType::NoCloud) | None) => PropagationMethod::NoCloud {},
+                (users, _) => PropagationMethod::QemuGuestAgent {
+                    users: users.to_vec(),
+                },
+            },
+        },
+    });
+    credentials.collect()
+}
+
+fn spread_constraint(spread: &Spread) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: spread.topology_key.clone(),
+        when_unsatisfiable: if spread.is_required {
+            WhenUnsatisfiable::DoNotSchedule
+        } else {
+            WhenUnsatisfiable::ScheduleAnyway
+        },
+        label_selector: LabelSelector {
+            match_labels: [(spread.label.clone(), spread.value.clone())].into(),
+        },
+    }
+}
+
+/// KubeVirt live-migrates a machine only if all its claims are ReadWriteMany, among them the one with the state
+/// of a TPM, and it has no devices of the node. Otherwise the eviction strategy LiveMigrate would block every
+/// drain of its node.
+fn can_migrate(machine: &ResolvedMachine) -> bool {
+    let resolved::Devices {
+        tpm,
+        gpus,
+        host_devices,
+        ..
+    } = &machine.devices;
+    let keeps_state = tpm.is_some_and(|tpm| tpm.persistent == Some(true));
+    let mut disks = machine.disks.iter();
+    disks.all(|disk| disk.access_mode == AccessMode::ReadWriteMany)
+        && !keeps_state
+        && gpus.is_empty()
+        && host_devices.is_empty()
 }
 
 fn domain(machine: &ResolvedMachine) -> DomainSpec {
     DomainSpec {
-        cpu: machine.cpu,
+        cpu: DomainCpu {
+            topology: machine.cpu,
+            dedicated_cpu_placement: machine.devices.has_dedicated_cpus.then_some(true),
+        },
         memory: Memory {
             guest: machine.memory.to_string(),
+            hugepages: machine
+                .devices
+                .hugepages
+                .map(|page_size| MemoryPages { page_size }),
         },
         machine: machine
             .machine_type
@@ -86,13 +187,7 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
             .map(|type_| MachineType { type_ }),
         features: features(machine),
         clock: machine.hyperv.then(windows_clock),
-        firmware: machine.bootloader.map(|bootloader| DomainFirmware {
-            bootloader: Some(match bootloader {
-                Bootloader::Bios => DomainBootloader::Bios {},
-                Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
-            }),
-            ..DomainFirmware::default()
-        }),
+        firmware: firmware(machine),
         devices: Devices {
             disks: machine
                 .disks
@@ -101,12 +196,38 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
                 .chain(machine.cloud_init.as_ref().map(|_| cloud_init_device()))
                 .collect(),
             interfaces: machine.interfaces.iter().map(interface).collect(),
+            tpm: machine.devices.tpm,
+            gpus: machine.devices.gpus.clone(),
+            host_devices: machine.devices.host_devices.clone(),
+            rng: machine.devices.has_rng.then_some(Empty {}),
+            watchdog: machine.devices.watchdog.map(watchdog),
+            log_serial_console: machine.access.serial_console_log,
             network_interface_multiqueue: machine
                 .interfaces
                 .iter()
                 .any(|interface| interface.model == NetworkModel::Virtio)
                 .then_some(true),
         },
+    }
+}
+
+fn firmware(machine: &ResolvedMachine) -> Option<DomainFirmware> {
+    let bootloader = machine.bootloader.map(|bootloader| match bootloader {
+        Bootloader::Bios => DomainBootloader::Bios {},
+        Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
+    });
+    let firmware = DomainFirmware {
+        bootloader,
+        uuid: machine.uuid.clone(),
+        serial: machine.serial.clone(),
+    };
+    (firmware != DomainFirmware::default()).then_some(firmware)
+}
+
+fn watchdog(action: WatchdogAction) -> WatchdogDevice {
+    WatchdogDevice {
+        name: "watchdog".to_owned(),
+        i6300esb: I6300Esb { action },
     }
 }
 

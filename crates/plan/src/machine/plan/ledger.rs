@@ -236,7 +236,7 @@ pub(in crate::machine) fn awaited_address(
         return None;
     }
     let retry_after = match machine.cloud_init.as_ref()?.network_data.as_ref()? {
-        NetworkData::Content(_) | NetworkData::Unread => return None,
+        NetworkData::Content(_) | NetworkData::Generated(_) | NetworkData::Unread => return None,
         NetworkData::Awaited => None,
         NetworkData::Recorded(_) => Some(until_settled(own(observed)?, now)?),
     };

@@ -1,20 +1,21 @@
 //! Replacement of instances that never started.
 //!
-//! KubeVirt does not change an instance that waits for a node. An instance that requests too much would
-//! keep waiting after its Machine requests less.
+//! KubeVirt does not change the pod of an instance that waits for a node. An instance that requests too much,
+//! or a node that does not exist, would keep waiting after its Machine requests something else.
 
 use std::time::Duration;
 
 use api::{
     PowerState, Time,
-    kubevirt::{DomainSpec, InstancePhase, ObservedInstance},
+    kubevirt::{DomainSpec, InstancePhase, InstanceTemplate, ObservedInstance},
+    labels,
 };
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::{
     compare::differences,
-    ownership::{is_terminating, name, uid},
+    ownership::{annotation, is_terminating, name, uid},
 };
 use crate::{
     Event,
@@ -44,11 +45,11 @@ pub fn never_started(instance: &ObservedInstance) -> bool {
     }
 }
 
-/// Deletes an instance that never started if its domain differs from the desired one. KubeVirt creates
+/// Deletes an instance that never started if its domain or placement differs from the desired one. KubeVirt creates
 /// the next one from the VirtualMachine.
 pub(super) fn replacement(
     observed: &Observed<'_>,
-    desired: &DomainSpec,
+    desired: &InstanceTemplate,
     power_state: PowerState,
     now: &Time,
 ) -> Replacement {
@@ -60,7 +61,10 @@ pub(super) fn replacement(
     let Some(instance) = replaced else {
         return Replacement::default();
     };
-    let changed = changed(instance, desired);
+    let mut changed = changed(instance, &desired.spec.domain);
+    if is_placed_differently(instance, desired) {
+        changed.push("placement".to_owned());
+    }
     if changed.is_empty() {
         return Replacement::default();
     }
@@ -92,6 +96,13 @@ pub(super) fn replacement(
         }),
         requeue_after: None,
     }
+}
+
+/// Whether an instance was created with another placement. KubeVirt updates the fields of the instance, but not
+/// its pod; the annotation stays as it was when both were created.
+fn is_placed_differently(instance: &ObservedInstance, desired: &InstanceTemplate) -> bool {
+    let desired = desired.metadata.annotations.get(labels::PLACEMENT);
+    annotation(&instance.metadata, labels::PLACEMENT) != desired.map(String::as_str)
 }
 
 /// Fields of the domain that differ from the desired ones. Devices are left out: KubeVirt plugs them in,

@@ -105,8 +105,15 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
         Some(UserData::Content(content)) => elided::digest(uid, content, given),
         Some(UserData::Unread) | None => elided::digest(uid, &[], given),
     };
+    let digest = match cloud_init.ssh_keys.as_slice() {
+        [] => digest,
+        keys => {
+            let keys = keys.iter().map(|key| key.as_bytes());
+            compare::digest([digest.as_bytes()].into_iter().chain(keys))
+        }
+    };
     Some(match network_data {
-        Some(NetworkData::Recorded(recorded)) => {
+        Some(NetworkData::Recorded(recorded) | NetworkData::Generated(recorded)) => {
             compare::digest([digest.as_bytes(), recorded.as_bytes()])
         }
         Some(NetworkData::Content(_) | NetworkData::Unread | NetworkData::Awaited) | None => digest,
@@ -121,7 +128,7 @@ pub(super) fn desired(
     class_snapshot: Option<String>,
     cloud_init: Option<String>,
 ) -> VirtualMachine {
-    let mut annotations = BTreeMap::new();
+    let mut annotations = vm.metadata.annotations.take().unwrap_or_default();
     annotations
         .extend(class_snapshot.map(|snapshot| (labels::CLASS_SNAPSHOT.to_owned(), snapshot)));
     annotations.extend(restart_annotations(observed, existing));
@@ -426,7 +433,7 @@ pub(super) fn step(
     })
 }
 
-/// Keeps the UUID and serial that KubeVirt generated. No field manager owns them, so an apply without
+/// Keeps the UUID and serial that KubeVirt generated, unless the Machine gives others. No field manager owns them, so an apply without
 /// the firmware would remove them, and the guest would see other hardware.
 fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
     let firmware = existing.spec.pointer("/template/spec/domain/firmware");
@@ -435,7 +442,8 @@ fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
     if uuid.is_some() || serial.is_some() {
         let firmware = &mut desired.spec.template.spec.domain.firmware;
         let firmware = firmware.get_or_insert_default();
-        (firmware.uuid, firmware.serial) = (uuid, serial);
+        firmware.uuid = firmware.uuid.take().or(uuid);
+        firmware.serial = firmware.serial.take().or(serial);
     }
 }
 

@@ -104,6 +104,7 @@ pub(super) fn resolve(
         type_: type_.unwrap_or_default(),
         user_data,
         network_data,
+        ssh_keys: Vec::new(),
     })
 }
 
@@ -152,7 +153,7 @@ pub(in crate::machine) fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
     STANDARD.decode(encoded.as_bytes()).ok()
 }
 
-fn check_length(length: usize, findings: &mut Findings) {
+pub(super) fn check_length(length: usize, findings: &mut Findings) {
     if length > MAX_BYTES {
         findings.invalid(
             "spec.cloudInit",

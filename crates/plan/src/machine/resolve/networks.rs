@@ -1,6 +1,7 @@
 //! Network interfaces.
 
 mod namespace;
+pub(super) mod spec_address;
 mod static_address;
 
 pub(in crate::machine) use namespace::generated_mac;
@@ -38,7 +39,7 @@ pub(super) fn resolve(
         let (interface, namespace) = namespace::resolve(name, machine, surroundings, findings);
         return (interface.into_iter().collect(), Some(namespace));
     }
-    let interfaces = by_name(networks, &surroundings.networks, findings);
+    let interfaces = by_name(networks, machine, &surroundings.networks, findings);
     (interfaces, None)
 }
 
@@ -60,6 +61,7 @@ pub fn network_namespace(network: &MachineNetwork) -> Option<&str> {
 
 fn by_name(
     networks: &[Network],
+    machine: &Identity,
     known: &Known<NetworkConfiguration>,
     findings: &mut Findings,
 ) -> Vec<ResolvedInterface> {
@@ -82,6 +84,10 @@ fn by_name(
     }
     check_mac_addresses(networks, findings);
     check_names(networks, findings);
+    spec_address::check(networks, findings);
+    // Cloud-init recognizes interfaces by their addresses.
+    let are_named = spec_address::are_given(Some(networks));
+    let uid = machine.uid.as_deref().filter(|_| are_named);
     networks
         .iter()
         .enumerate()
@@ -89,9 +95,15 @@ fn by_name(
             check_exists(index, network, known, findings);
             ResolvedInterface {
                 name: network.name.clone(),
-                attachment: Attachment::Network(network.network_name.clone()),
+                attachment: match &network.network_name {
+                    Some(name) => Attachment::Network(name.clone()),
+                    None => Attachment::PodNetwork,
+                },
                 model: network.model.unwrap_or(NetworkModel::Virtio),
-                mac_address: network.mac_address.clone(),
+                mac_address: network
+                    .mac_address
+                    .clone()
+                    .or_else(|| Some(namespace::generated_mac_of(uid?, &network.name))),
                 boot_order: None,
             }
         })
@@ -110,7 +122,22 @@ fn check_names(networks: &[Network], findings: &mut Findings) {
                 "must have letters, digits, '-' and '_' only, at most 63",
             );
         }
-        if !naming::is_dns_name(&network.network_name) {
+        let is_pod = network.pod == Some(true);
+        if is_pod == network.network_name.is_some() {
+            findings.invalid(
+                format!("spec.networks[{index}].networkName"),
+                "give either networkName, or pod: true for the pod network",
+            );
+        }
+        let earlier = networks.iter().take(index);
+        if is_pod && earlier.filter(|it| it.pod == Some(true)).count() > 0 {
+            findings.invalid(
+                format!("spec.networks[{index}].pod"),
+                "is the second interface on the pod network, of which a machine has one: remove it",
+            );
+        }
+        let name = network.network_name.as_deref();
+        if name.is_some_and(|name| !naming::is_dns_name(name)) {
             findings.invalid(
                 format!("spec.networks[{index}].networkName"),
                 "must be a DNS name, as the names of NetworkConfigurations are",
@@ -126,7 +153,9 @@ fn check_exists(
     findings: &mut Findings,
 ) {
     let path = format!("spec.networks[{index}].networkName");
-    let name = &network.network_name;
+    let Some(name) = &network.network_name else {
+        return;
+    };
     match known.get(name) {
         Lookup::Found(_) => {}
         Lookup::Missing => {

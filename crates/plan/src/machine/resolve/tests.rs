@@ -4,6 +4,7 @@
     reason = "cases read best as plain json! values"
 )]
 
+mod access;
 mod boot_order;
 mod cloud_init;
 mod disks;
@@ -13,6 +14,7 @@ mod networks;
 mod offline;
 mod overrides;
 mod passed_on;
+mod placement;
 mod power;
 mod size;
 mod stack;

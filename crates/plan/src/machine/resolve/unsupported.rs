@@ -54,7 +54,6 @@ pub(super) fn note(spec: &MachineSpec, findings: &mut Findings) {
             "spec.providerConfig",
             provider_config.is_some_and(|it| *it != ProviderConfig::default()),
         ),
-        ("spec.sshKeys", list(&spec.ssh_keys)),
         ("spec.userData", text(&spec.user_data)),
         ("spec.securityGroups", list(&spec.security_groups)),
         ("spec.monitoring", spec.monitoring == Some(true)),
@@ -90,7 +89,7 @@ fn note_disk(index: usize, disk: &Disk, findings: &mut Findings) {
 
 fn remedy(path: &str) -> &'static str {
     match path {
-        "spec.sshKeys" | "spec.userData" => "has no effect with this provider: use spec.cloudInit",
+        "spec.userData" => "has no effect with this provider: use spec.cloudInit",
         "spec.os.isoUri" => "has no effect with this provider: use spec.os.imageID",
         _ => "has no effect with this provider",
     }

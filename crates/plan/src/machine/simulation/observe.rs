@@ -21,7 +21,7 @@ use crate::{
     admission::machine::mac_addresses,
     machine::{
         AdoptionRequest, CloneSources, CloudInitObjects, CloudInitSecret, KeptInterface, Kind,
-        Known, Observed, Surroundings, claims_of, network_namespace, vlan_of,
+        Known, Observed, PassedOn, Surroundings, claims_of, network_namespace, vlan_of,
     },
     network,
     served_fields::ServedFields,
@@ -83,6 +83,11 @@ impl Simulation {
                 kept_interface: KeptInterface::default(),
                 kept_classes: BTreeMap::new(),
                 clone_sources: CloneSources::default(),
+                passed_on: children
+                    .virtual_machine
+                    .as_ref()
+                    .map(|vm| PassedOn::observed(&machine.metadata, &vm.metadata))
+                    .unwrap_or_default(),
                 provider: self.view.provider.clone(),
                 served: ServedFields::default(),
             },
@@ -133,7 +138,7 @@ impl Simulation {
         let name = machine.spec.name.as_deref().unwrap_or(&id.name);
         let of = |kind: Kind| self.view.children(id).filter(move |it| is(it, kind));
         let networks = machine.spec.networks.iter().flatten();
-        let listed = networks.map(|network| network.network_name.clone());
+        let listed = networks.filter_map(|network| network.network_name.clone());
         let vlans = vlan_of(machine, &self.network_namespaces(machine, namespace));
         let attachments = listed
             .chain(vlans)

@@ -130,7 +130,7 @@ impl View {
 
 fn networks_of(machine: &Machine) -> impl Iterator<Item = &str> {
     let networks = machine.spec.networks.iter().flatten();
-    networks.map(|network| network.network_name.as_str())
+    networks.filter_map(|network| network.network_name.as_deref())
 }
 
 fn keep<T: serde::de::DeserializeOwned>(known: &mut Known<T>, name: &str, after: Option<&Value>) {

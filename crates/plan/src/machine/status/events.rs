@@ -52,6 +52,17 @@ pub(super) fn shared_address(old: Option<&MachineStatus>, new: &MachineStatus) -
     is_new.then(|| Event::warning(reason::MAC_ADDRESS_SHARED, bounded(message)))
 }
 
+/// The Event for a deletion that is blocked, once.
+pub(super) fn blocked_deletion(old: Option<&MachineStatus>, new: &MachineStatus) -> Option<Event> {
+    let message = |status: &MachineStatus| {
+        let conditions = status.conditions.as_deref();
+        find(conditions, reason::DELETION_BLOCKED).map(|condition| condition.message.clone())
+    };
+    let now = message(new)?;
+    let is_new = old.and_then(message).is_none();
+    is_new.then(|| Event::warning(reason::DELETION_BLOCKED, now))
+}
+
 /// The Event for annotations without effect, once.
 pub(super) fn ignored_annotations(
     old: Option<&MachineStatus>,

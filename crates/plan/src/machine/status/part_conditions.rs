@@ -7,6 +7,7 @@ use super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
         nothing_to_boot,
         plan::{adoption::KeptSpec, ledger},
+        protection,
     },
     ClassMismatch, Resolved,
     failure::{self, Failures},
@@ -35,6 +36,7 @@ pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> Ve
         annotations(view),
         bootable(view),
         kept_spec(view),
+        deletion(view),
     ];
     conditions.into_iter().flatten().collect()
 }
@@ -51,6 +53,7 @@ pub(super) fn is_stale(view: &View<'_>, type_: &str) -> bool {
         reason::SPEC_APPLIED => {
             view.input.resolved.machine().is_some() && view.input.kept_spec.is_none()
         }
+        reason::DELETION_BLOCKED => deletion(view).is_none(),
         reason::BOOTABLE => view.input.resolved.machine().is_some() && bootable(view).is_none(),
         _ => false,
     }
@@ -86,6 +89,19 @@ fn kept_spec(view: &View<'_>) -> Option<ConditionUpdate> {
         reason,
         message,
     ))
+}
+
+/// Present only while its protection blocks the deletion of the Machine.
+fn deletion(view: &View<'_>) -> Option<ConditionUpdate> {
+    let machine = view.input.observed.machine;
+    protection::blocks_deletion(machine).then(|| {
+        let message = format!(
+            "the Machine was deleted, which cannot be taken back, but spec.deletionProtection is true: \
+             the operator deletes and changes nothing until then; {}",
+            protection::REMEDY
+        );
+        ConditionUpdate::as_true(reason::DELETION_BLOCKED, "DeletionProtection", message)
+    })
 }
 
 /// Present only while annotations have no effect.

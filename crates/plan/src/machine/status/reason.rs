@@ -8,6 +8,7 @@ pub(super) const RESTART_REQUIRED: &str = "RestartRequired";
 pub(super) const MAC_ADDRESS_SHARED: &str = "MacAddressShared";
 pub(super) const SPEC_VALID: &str = "SpecValid";
 pub(super) const SPEC_APPLIED: &str = "SpecApplied";
+pub(super) const DELETION_BLOCKED: &str = "DeletionBlocked";
 pub(super) const BOOTABLE: &str = "Bootable";
 pub(super) const ANNOTATIONS_VALID: &str = "AnnotationsValid";
 pub(super) const MACHINE_CLASS_CURRENT: &str = "MachineClassCurrent";

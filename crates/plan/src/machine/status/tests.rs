@@ -207,7 +207,7 @@ impl World {
             class_mismatch: self.class_mismatch.as_ref(),
             restart_required: self.restart_required,
             vm_is_outdated: self.vm_is_outdated,
-            removal_is_pending: false,
+            keeps_observed_generation: false,
             ignored_modes: &[],
             kept_spec: None,
             now: &self.now,

@@ -9,7 +9,7 @@ use api::{
     labels,
 };
 
-use super::{Resolved, StatusInput, reason};
+use super::{super::is_being_deleted, Resolved, StatusInput, reason};
 use crate::{conditions, managed};
 
 #[derive(Clone, Copy)]
@@ -65,8 +65,7 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn is_terminating(&self) -> bool {
-        let metadata = &self.input.observed.machine.metadata;
-        metadata.deletion_timestamp.is_some()
+        is_being_deleted(self.input.observed.machine)
     }
 
     /// The requested power state, even if the rest of the spec is invalid.

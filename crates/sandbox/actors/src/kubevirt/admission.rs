@@ -4,6 +4,7 @@
 //! and hotplug limits. Does not cover devices behind a feature gate, probes, DNS and access
 //! credentials: such VMs are admitted.
 
+mod credentials;
 mod devices;
 mod instance;
 mod network;

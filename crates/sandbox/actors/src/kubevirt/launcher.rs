@@ -17,7 +17,8 @@ use crate::{
     Caches, faults,
     kind::POD,
     object::{
-        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, uid,
+        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, truth,
+        uid,
     },
 };
 
@@ -126,12 +127,32 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
             "volumes": volumes(&spec),
         },
     });
+    if truth(&spec, "/domain/devices/logSerialConsole") {
+        let mut containers = list(&pod, "/spec/containers").to_vec();
+        containers.push(json!({
+            "name": "guest-console-log",
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["/usr/bin/virt-tail"],
+            "resources": {
+                "requests": { "cpu": "5m", "memory": "35M" },
+                "limits": { "cpu": "15m", "memory": "60M" },
+            },
+        }));
+        set(&mut pod, "/spec/containers", containers);
+    }
     for (key, value) in [
         (APP_LABEL, "virt-launcher"),
         (CREATED_BY_LABEL, uid(vmi)),
         (VM_NAME_LABEL, hostname(vmi)),
     ] {
         label(&mut pod, key, value);
+    }
+    let annotations = crate::object::map(vmi, "/metadata/annotations");
+    for (key, value) in annotations.into_iter().flatten() {
+        if let (true, Some(value)) = (reaches_pod(key), value.as_str()) {
+            annotate(&mut pod, key, value);
+        }
     }
     annotate(&mut pod, DOMAIN_ANNOTATION, name(vmi));
     annotate(&mut pod, OVERHEAD_ANNOTATION, &overhead.to_string());
@@ -148,6 +169,7 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
         "tolerations",
         "priorityClassName",
         "schedulerName",
+        "topologySpreadConstraints",
     ] {
         if let Some(value) = spec.get(field).filter(|value| !value.is_null()) {
             set(&mut pod, &format!("/spec/{field}"), value.clone());
@@ -172,6 +194,17 @@ pub fn target_pod(vmi: &Value, migration: &Value, image: &str, number: u64) -> V
     terms.push(apart);
     set(&mut pod, rules, terms);
     pod
+}
+
+/// Whether an annotation of a VMI is copied to its pod. Faults of a guest are not those of its pod.
+fn reaches_pod(annotation: &str) -> bool {
+    let kept = [
+        "kubectl.kubernetes.io",
+        "kubevirt.io/storage-observed-api-version",
+        "kubevirt.io/latest-observed-api-version",
+        faults::ANNOTATION,
+    ];
+    !kept.iter().any(|prefix| annotation.starts_with(prefix))
 }
 
 /// Adds labels to the node selector.
@@ -224,6 +257,18 @@ fn resources(spec: &Value, overhead: i64) -> Value {
         let memory = resources.pointer("/requests/memory").cloned();
         set(&mut resources, "/limits/memory", memory);
     }
+    let pages = text(spec, "/domain/memory/hugepages/pageSize");
+    if !pages.is_empty() {
+        let guest = bytes(guest.unwrap_or_default());
+        for kind in ["requests", "limits"] {
+            set(&mut resources, &format!("/{kind}/memory"), bytes(overhead));
+            set(
+                &mut resources,
+                &format!("/{kind}/hugepages-{pages}"),
+                guest.clone(),
+            );
+        }
+    }
     for kind in ["requests", "limits"] {
         if let Some(of_kind) = resources.get_mut(kind).and_then(Value::as_object_mut) {
             for device in devices(spec) {
@@ -263,6 +308,14 @@ fn volumes(spec: &Value) -> Vec<Value> {
         for (what, secret) in secrets(volume) {
             let source = json!({ "secretName": secret });
             volumes.push(json!({ "name": format!("{name}{what}"), "secret": source }));
+        }
+    }
+    for credential in list(spec, "/accessCredentials") {
+        let secret = ["sshPublicKey", "userPassword"]
+            .map(|kind| text(credential, &format!("/{kind}/source/secret/secretName")));
+        for secret in secret.into_iter().filter(|secret| !secret.is_empty()) {
+            let source = json!({ "secretName": secret });
+            volumes.push(json!({ "name": format!("{secret}-access-cred"), "secret": source }));
         }
     }
     volumes

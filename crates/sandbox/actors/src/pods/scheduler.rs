@@ -1,8 +1,8 @@
 //! kube-scheduler: binds pods to nodes.
 //!
 //! Honours node selectors, required node affinity, taints, cordons, readiness, requests and the
-//! topology of volumes. Inter-pod affinity, topology spread, host ports and preemption are not
-//! simulated.
+//! topology of volumes, and topology spread constraints. Inter-pod affinity, host ports and preemption
+//! are not simulated.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::{
     fit::{Wanted, fullness, misfits, no_node},
     is_finished,
     requests::requests,
+    spread::Spread,
 };
 use crate::{
     Actor, Caches, Context, Key, Kind, Object, Step,
@@ -144,11 +145,15 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
         .unbound
         .iter()
         .find_map(|claim| annotation(claim, SELECTED_NODE));
+    let spread = Spread::of(pod, &nodes, caches);
     let mut reasons = Vec::new();
-    let mut best: Option<(i128, &str)> = None;
+    let mut best: Option<((i64, i128), &str)> = None;
     for node in &nodes {
         let used = caches.requested(name(node));
-        let misfits = misfits(&wanted, node, &used);
+        let mut misfits = misfits(&wanted, node, &used);
+        if misfits.is_empty() {
+            misfits.extend(spread.misfit(node).map(str::to_owned));
+        }
         if !misfits.is_empty() {
             reasons.push(misfits);
             continue;
@@ -159,8 +164,9 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
         } else {
             fullness(&wanted, node, &used)
         };
-        if best.is_none_or(|(least, _)| fullness < least) {
-            best = Some((fullness, name(node)));
+        let crowd = if is_promised { -1 } else { spread.crowd(node) };
+        if best.is_none_or(|(least, _)| (crowd, fullness) < least) {
+            best = Some(((crowd, fullness), name(node)));
         }
     }
     match best {

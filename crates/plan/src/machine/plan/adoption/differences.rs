@@ -122,6 +122,10 @@ fn has_same_cloud_init(found: &Value, machine: &ResolvedMachine) -> bool {
     let (Some(inline), Some(desired)) = (inline, machine.cloud_init.as_ref()) else {
         return false;
     };
+    let is_generated = matches!(desired.network_data, Some(NetworkData::Generated(_)));
+    if is_generated || !desired.ssh_keys.is_empty() {
+        return false;
+    }
     let of = |source: &str| inline.get(source).filter(|it| it.is_object());
     let Some(inline) = of("cloudInitNoCloud").or(of("cloudInitConfigDrive")) else {
         return false;

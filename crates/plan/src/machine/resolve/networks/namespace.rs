@@ -128,7 +128,19 @@ fn provider(namespace: &NetworkNamespace) -> String {
 /// A locally administered unicast MAC address that only the Machine's UID decides, so that the
 /// interface keeps it whatever is deleted and created again.
 pub(in crate::machine) fn generated_mac(uid: &str) -> String {
-    let digest = compare::digest([uid.as_bytes(), b"interface"]);
+    mac(&compare::digest([uid.as_bytes(), b"interface"]))
+}
+
+/// The same for one of several interfaces.
+pub(super) fn generated_mac_of(uid: &str, interface: &str) -> String {
+    mac(&compare::digest([
+        uid.as_bytes(),
+        b"interface",
+        interface.as_bytes(),
+    ]))
+}
+
+fn mac(digest: &str) -> String {
     let octets: Vec<&str> = (0..10)
         .step_by(2)
         .filter_map(|at| digest.get(at..at + 2))

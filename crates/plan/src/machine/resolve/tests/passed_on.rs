@@ -1,6 +1,7 @@
 //! Labels and annotations that are copied to the virtual machine.
 
 use super::*;
+use crate::machine::{NamePatterns, PassedOn, build};
 
 #[test]
 fn are_labels_and_annotations_under_the_documented_prefixes() {
@@ -35,4 +36,33 @@ fn are_labels_and_annotations_under_the_documented_prefixes() {
     keys.sort_by_key(|key| expected.iter().position(|e| e == key));
     assert_eq!(keys, expected);
     assert_eq!(resolved.labels, resolved.annotations);
+}
+
+#[test]
+fn are_those_that_the_settings_name() {
+    let mut machine = machine(json!({}));
+    let entries = [
+        "team",
+        "example.com/owner",
+        "example.com/x",
+        "vitistack.io/managed-by",
+    ];
+    let all = entries.map(|key| (key.to_owned(), "v".to_owned()));
+    machine.metadata.labels = Some(all.clone().into());
+    machine.metadata.annotations = Some(all.into());
+    let surroundings = Surroundings {
+        passed_on: PassedOn {
+            labels: NamePatterns::parse("team,vitistack.io/*").unwrap(),
+            annotations: NamePatterns::parse("example.com/*").unwrap(),
+        },
+        ..cluster()
+    };
+    let resolved = resolve(&machine, &surroundings).unwrap().machine;
+    let labels: Vec<_> = resolved.labels.keys().collect();
+    assert_eq!(labels, ["team"], "names of the operator are never copied");
+    let annotations: Vec<_> = resolved.annotations.keys().collect();
+    assert_eq!(annotations, ["example.com/owner", "example.com/x"]);
+    let vm = build(&resolved).virtual_machine;
+    assert_eq!(vm.metadata.labels.unwrap()["team"], "v");
+    assert_eq!(vm.metadata.annotations.unwrap().len(), 2);
 }

@@ -202,13 +202,13 @@ fn fields_of_other_providers_are_noted() {
                     "publicIP": "192.0.2.1", "interfaces": [{"name": "eth0"}],
                     "networkNamespaceName": "lab"},
         "os": {"imageFamily": "f", "isoUri": "u", "family": "linux"},
-        "providerConfig": {"region": "r"}, "securityGroups": ["g"], "sshKeys": ["k"],
+        "providerConfig": {"region": "r"}, "securityGroups": ["g"],
         "userData": "x", "tags": {"a": "b"},
         "disks": [{"name": "data", "sizeGB": 1, "device": "/dev/vdb", "encrypted": true,
                    "iops": 100, "throughput": 125}],
     });
     let notes = resolve(&machine(spec), &cluster()).unwrap().notes;
-    assert_eq!(notes.len(), 20, "{notes:#?}");
+    assert_eq!(notes.len(), 19, "{notes:#?}");
     let empty = json!({
         "backup": {}, "network": {}, "os": {}, "providerConfig": {}, "cpu": {}, "tags": {"a": "b"},
     });

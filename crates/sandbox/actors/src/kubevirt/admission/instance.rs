@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Cause,
+    credentials::credential_causes,
     devices::{disk_causes, volume_causes},
     network::network_causes,
 };
@@ -26,6 +27,10 @@ pub(super) fn instance_causes(field: &str, spec: &Value) -> Vec<Cause> {
     causes.extend(disk_causes(&format!("{field}.domain.devices.disks"), spec));
     causes.extend(firmware_causes(&format!("{field}.domain"), spec));
     causes.extend(volume_causes(&format!("{field}.volumes"), spec));
+    causes.extend(credential_causes(
+        &format!("{field}.accessCredentials"),
+        spec,
+    ));
     causes
 }
 
