@@ -86,6 +86,7 @@ impl InProcessOperator {
             namespaces: Vec::new(),
             clone_source_namespaces: std::collections::BTreeSet::new(),
             provider: plan::machine::Provider::default(),
+            kubevirt_config: None,
             reconcile_interval: RESYNC,
             concurrency: 5,
             watch_secrets: true,

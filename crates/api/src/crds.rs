@@ -7,7 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{Machine, MachineClass, NetworkConfiguration, kubevirt::install::KubeVirt};
+use crate::{
+    Machine, MachineClass, NetworkConfiguration, kubevirt::install::KubeVirt, kubevirt_config,
+};
 
 /// The definitions of the project's custom resources, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -28,6 +30,13 @@ pub fn kubevirt_crd() -> CustomResourceDefinition {
             keep_unknown(part);
         }
     }
+    crd
+}
+
+/// The definition of KubevirtConfigs, for clusters without that of the Viti stack.
+pub fn kubevirt_config_crd() -> CustomResourceDefinition {
+    let mut crd = kubevirt_config::definition();
+    schemas(&mut crd).for_each(normalize);
     crd
 }
 

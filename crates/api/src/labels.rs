@@ -12,6 +12,13 @@ pub const NETWORK_CONFIGURATION: &str = "vitistack.io/network-configuration";
 /// Label with the name of the Machine, as other programs of the Viti stack select by it.
 pub const SOURCE_MACHINE: &str = "vitistack.io/source-machine";
 
+/// Label on objects in another cluster than their Machine: the name of the KubevirtConfig.
+pub const WORKLOAD_CLUSTER: &str = "vitistack.io/workload-cluster";
+
+/// Label on objects in another cluster than their Machine: the UID of the definition of Machines, which
+/// distinguishes management clusters.
+pub const MANAGED_FROM: &str = "vitistack.io/managed-from";
+
 /// Label with the VLAN tag of a NetworkAttachmentDefinition.
 pub const VLAN_ID: &str = "vitistack.io/vlan-id";
 
@@ -34,12 +41,27 @@ pub const FINALIZER: &str = "machine.vitistack.io/cleanup";
 /// Finalizer of the operator that the Viti stack had before. An adoption replaces it.
 pub const FORMER_FINALIZER: &str = "machine.vitistack.io/finalizer";
 
+/// Start of the finalizer that records in which cluster a Machine's virtual machine is; the name of the
+/// KubevirtConfig follows. A Machine without it has its virtual machine in its own cluster.
+pub const CLUSTER_FINALIZER: &str = "cluster.vitistack.io/";
+
+/// User's annotation on a Machine: name of the KubevirtConfig of the cluster for its virtual machine.
+pub const KUBEVIRT_CONFIG: &str = "vitistack.io/kubevirt-config";
+
+/// User's annotation on a Machine: name of the KubevirtConfig of a cluster that is gone for good. The
+/// deletion of the Machine then leaves behind what is in that cluster.
+pub const RELEASE: &str = "vitistack.io/release-from-cluster";
+
+/// User's annotation on a KubevirtConfig: UIDs of Machines, separated by commas, whose orphaned objects are
+/// removed from the cluster.
+pub const REMOVE_ORPHANS: &str = "vitistack.io/remove-orphans-of";
+
 /// Finalizer that keeps a NetworkConfiguration while Machines are attached to it.
 pub const NETWORK_FINALIZER: &str = "networkconfiguration.vitistack.io/in-use";
 
 /// Annotation on disks and VirtualMachines: the UID of the Machine that owns them. Disks have no owner
 /// reference, so that no garbage collector deletes them. On a VirtualMachine it proves the ownership
-/// after its owner reference was removed.
+/// after its owner reference was removed. In another cluster than the Machine's also a label.
 pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
 
 /// Annotation on a disk that its Machine lists in `spec.disks`: `"true"`. Only such a disk may be
@@ -130,10 +152,12 @@ pub const INTERNAL: [&str; 8] = [
 
 /// Names that the operator sets on children. A user's label or annotation of such a name is not copied,
 /// because it could be mistaken for the operator's own.
-pub const RESERVED: [&str; 20] = [
+pub const RESERVED: [&str; 22] = [
     MANAGED_BY,
     MACHINE,
     SOURCE_MACHINE,
+    WORKLOAD_CLUSTER,
+    MANAGED_FROM,
     VLAN_ID,
     NETWORK_CONFIGURATION,
     MACHINE_UID,
@@ -158,8 +182,12 @@ mod tests {
     use super::*;
 
     /// Names that users set, and finalizers.
-    const NOT_RESERVED: [&str; 13] = [
+    const NOT_RESERVED: [&str; 17] = [
         CLUSTER_NAME,
+        CLUSTER_FINALIZER,
+        KUBEVIRT_CONFIG,
+        RELEASE,
+        REMOVE_ORPHANS,
         MACHINE_TEMPLATE,
         FINALIZER,
         FORMER_FINALIZER,

@@ -8,6 +8,7 @@ pub mod cdi;
 pub mod core;
 mod crds;
 pub mod kubevirt;
+mod kubevirt_config;
 pub mod labels;
 mod machine;
 mod machine_class;
@@ -19,9 +20,10 @@ mod observed;
 mod quantity_value;
 mod rules;
 
-pub use crds::{crds, kubevirt_crd};
+pub use crds::{crds, kubevirt_config_crd, kubevirt_crd};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 pub use kube::core::ObjectMeta;
+pub use kubevirt_config::{KubevirtConfig, KubevirtConfigSpec, KubevirtConfigStatus};
 pub use machine::{
     AccessMode, Architecture, Backup, BootDevice, Bootloader, CloudInit, CloudInitConfigMapRef,
     CloudInitSecretRef, CloudInitType, Cpu, CredentialsRef, DeletionPolicy, Disk, DiskBus,

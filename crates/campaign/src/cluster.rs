@@ -7,7 +7,7 @@ use kube::Client;
 use kubevirt_operator::metrics::{InstallationMetrics, Metrics};
 use kubevirt_operator::{kubevirt, machine};
 use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
-use runtime::probes::Health;
+use runtime::{client::Limits, election::Fence, probes::Health};
 use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
 use tokio::{
@@ -112,6 +112,7 @@ impl Subject {
                 let operator = machine::Operator {
                     client: start.client,
                     lookups: start.open,
+                    remote: machine::RemoteAccess::new(Fence::open(), Limits::UNLIMITED),
                     options: machine::Options {
                         seed: start.seed,
                         ..machine::Options::default()

@@ -37,6 +37,9 @@ pub const MACHINE_RIGHTS: &[&str] = config![
     "rbac/leader_election_role.yaml",
 ];
 
+/// RBAC of the Machine operator in another cluster.
+pub const REMOTE_RIGHTS: &str = include_str!("../../../config/rbac/remote/remote.yaml");
+
 /// Additional RBAC of the Machine operator for its webhook.
 pub const WEBHOOK_RIGHTS: &[&str] = config!["rbac/webhook_role.yaml"];
 

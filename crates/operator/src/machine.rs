@@ -6,19 +6,26 @@
 #[cfg(test)]
 pub(crate) mod answers;
 mod caches;
+mod clusters;
+mod config_status;
 mod controller;
 mod definitions;
 mod digest_key;
 mod execute;
+mod home;
+mod kubeconfig;
 mod orphans;
 mod packed;
 pub(crate) mod paths;
 pub mod preview;
+mod reachability;
 mod references;
 mod refusal;
 mod report;
 mod secrets;
 mod slim;
+mod supervisor;
+mod sweep;
 mod watched_secret;
 mod watches;
 mod webhook;
@@ -27,12 +34,15 @@ mod withdraw;
 use std::sync::Arc;
 
 pub use controller::Options;
-use controller::{Controller, Dependencies};
+use controller::{Controller, Dependencies, Site};
 pub use digest_key::KeySecret;
 use jiff::Timestamp;
 use kube::Client;
+pub use kubeconfig::{Connector, connector};
 use report::Report;
-use runtime::{events, probes::Health};
+use runtime::{client::Limits, election::Fence, events, probes::Health};
+pub use supervisor::RemoteAccess;
+use supervisor::Shared;
 
 use crate::metrics::Metrics;
 use tokio::{sync::watch, time::Instant};
@@ -52,6 +62,8 @@ pub struct Operator {
     /// Client for the live reads of webhooks: not fenced, and with its own rate limit, so that reviews do
     /// not slow down reconciles.
     pub lookups: Client,
+    /// Access to other clusters with virtual machines.
+    pub remote: RemoteAccess,
     pub options: Options,
     pub clock: Clock,
     pub stopwatch: Stopwatch,
@@ -72,6 +84,7 @@ impl Operator {
         Self {
             lookups: client.clone(),
             client,
+            remote: RemoteAccess::new(Fence::open(), Limits::UNLIMITED),
             options,
             clock,
             stopwatch: Arc::new(Instant::now),
@@ -92,8 +105,21 @@ impl Operator {
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(api::labels::MANAGER, move || clock());
+        let (configs, published) = watch::channel(Arc::default());
+        let shared = Shared {
+            client: self.client.clone(),
+            access: self.remote,
+            options: self.options.clone(),
+            clock: Arc::clone(&self.clock),
+            stopwatch: Arc::clone(&self.stopwatch),
+            metrics: self.metrics.clone(),
+            recorder: recorder.clone(),
+            leads: self.leads.clone(),
+            configs: published,
+        };
         let deps = Dependencies {
             client: self.client.clone(),
+            site: Site::Local { configs },
             clock: self.clock,
             stopwatch: self.stopwatch,
             report: Report::new(self.metrics, recorder),
@@ -103,6 +129,7 @@ impl Operator {
         let controller = Controller::new(deps, self.queries, self.options);
         futures::join!(
             controller.run(token.clone()),
+            supervisor::run(shared, token.clone()),
             publisher.run(self.client, token)
         );
     }

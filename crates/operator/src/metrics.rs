@@ -16,7 +16,7 @@ use std::{
 };
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{EncodeLabelSet, LabelSetEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -47,42 +47,70 @@ const API_LATENCY_HELP: &str =
     "Latency of requests to the API server; of watches, until the response starts";
 const LEADER_HELP: &str = "Whether this process is the leader";
 
+/// Cluster of virtual machines, as the label `workload_cluster`. That of the Machines has none. Not
+/// `cluster`: Prometheus sets that label to the cluster of the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Cluster(Option<Arc<str>>);
+
+impl EncodeLabelSet for Cluster {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(name) => [("workload_cluster", &**name)].encode(encoder),
+            None => Ok(()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Machine {
     phase: String,
     template: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct VirtualMachine {
     status: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
     controller: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerError {
     controller: &'static str,
     error_type: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerResult {
     controller: &'static str,
     result: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct StorageClass {
     storage_class: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Network {
     network_name: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -90,6 +118,8 @@ struct ApiRequest {
     verb: &'static str,
     resource: String,
     code: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,6 +131,15 @@ struct Admission {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Verb {
     verb: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct OrphanedKind {
+    kind: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -114,6 +153,7 @@ pub struct Metrics {
     registry: Arc<Registry>,
     names: Arc<Names>,
     series: Arc<Series>,
+    cluster: Cluster,
 }
 
 /// Label values that users choose.
@@ -141,7 +181,9 @@ struct Series {
     api_request_duration: Family<Verb, Histogram>,
     fleet: fleet::Series,
     admission_requests: Family<Admission, Counter>,
-    queue_depth: Gauge,
+    queue_depth: Family<Cluster, Gauge>,
+    cluster_reachable: Family<Cluster, Gauge>,
+    orphaned_objects: GaugeSet<OrphanedKind>,
     leader: Gauge,
     unserved_fields: Family<Definition, Gauge>,
     certificates: CertificateMetrics,
@@ -156,18 +198,77 @@ impl Metrics {
             registry: Arc::new(registry),
             names: Arc::default(),
             series: Arc::new(series),
+            cluster: Cluster::default(),
         }
+    }
+
+    /// The same metrics, of the Machines with virtual machines in another cluster.
+    #[must_use]
+    pub fn of_cluster(&self, name: &str) -> Self {
+        Self {
+            registry: Arc::clone(&self.registry),
+            names: Arc::default(),
+            series: Arc::clone(&self.series),
+            cluster: Cluster(Some(name.into())),
+        }
+    }
+
+    /// Sets whether the API server of this cluster answers, and removes what is known of one that is gone.
+    pub fn set_cluster_reachable(&self, is_reachable: Option<bool>) {
+        let reachable = &self.series.cluster_reachable;
+        match is_reachable {
+            Some(is_reachable) => {
+                reachable
+                    .get_or_create(&self.cluster)
+                    .set(i64::from(is_reachable));
+            }
+            None => {
+                reachable.remove(&self.cluster);
+            }
+        }
+    }
+
+    /// Replaces the numbers of objects in this cluster whose Machine is gone, by kind.
+    pub fn set_orphaned_objects(&self, counts: &BTreeMap<&'static str, i64>) {
+        let counts = counts.iter().map(|(kind, count)| {
+            let cluster = self.cluster.clone();
+            (OrphanedKind { kind, cluster }, *count)
+        });
+        let is_own = |labels: &OrphanedKind| labels.cluster == self.cluster;
+        self.series
+            .orphaned_objects
+            .replace_part(counts, i64::saturating_add, is_own);
+    }
+
+    /// Removes the gauges of a cluster that is not served any longer.
+    pub fn forget_cluster(&self) {
+        self.set_machines(&BTreeMap::new());
+        self.set_virtual_machines(&BTreeMap::new());
+        self.set_oldest_in_phase(&BTreeMap::new());
+        self.set_oldest_waiting(&BTreeMap::new());
+        self.set_pending_claims(&BTreeMap::new());
+        self.set_orphaned_disks(&BTreeMap::new());
+        self.set_orphaned_objects(&BTreeMap::new());
+        self.series.queue_depth.remove(&self.cluster);
+        self.set_cluster_reachable(None);
     }
 
     /// Counts a reconcile by `controller` that ended with `result`.
     pub fn reconciled(&self, controller: &'static str, result: &'static str, duration: Duration) {
         self.series
             .reconciliations
-            .get_or_create(&ControllerResult { controller, result })
+            .get_or_create(&ControllerResult {
+                controller,
+                result,
+                cluster: self.cluster.clone(),
+            })
             .inc();
         self.series
             .reconciliation_duration
-            .get_or_create(&Controller { controller })
+            .get_or_create(&Controller {
+                controller,
+                cluster: self.cluster.clone(),
+            })
             .observe(duration.as_secs_f64());
     }
 
@@ -175,7 +276,10 @@ impl Metrics {
     pub fn slow_reconcile(&self, controller: &'static str) {
         self.series
             .slow_reconciliations
-            .get_or_create(&Controller { controller })
+            .get_or_create(&Controller {
+                controller,
+                cluster: self.cluster.clone(),
+            })
             .inc();
     }
 
@@ -186,6 +290,7 @@ impl Metrics {
             .get_or_create(&ControllerError {
                 controller,
                 error_type,
+                cluster: self.cluster.clone(),
             })
             .inc();
     }
@@ -199,10 +304,14 @@ impl Metrics {
             let labels = Machine {
                 phase: phase.clone(),
                 template: templates.label(template),
+                cluster: self.cluster.clone(),
             };
             (labels, *count)
         });
-        self.series.machines.replace(counts);
+        let is_own = |labels: &Machine| labels.cluster == self.cluster;
+        self.series
+            .machines
+            .replace_part(counts, i64::saturating_add, is_own);
     }
 
     /// Replaces the numbers of VirtualMachines, by status.
@@ -211,9 +320,18 @@ impl Metrics {
         statuses.retain(|name| counts.contains_key(name));
         let counts = counts.iter().map(|(status, count)| {
             let status = statuses.label(status);
-            (VirtualMachine { status }, *count)
+            (
+                VirtualMachine {
+                    status,
+                    cluster: self.cluster.clone(),
+                },
+                *count,
+            )
         });
-        self.series.virtual_machines.replace(counts);
+        let is_own = |labels: &VirtualMachine| labels.cluster == self.cluster;
+        self.series
+            .virtual_machines
+            .replace_part(counts, i64::saturating_add, is_own);
     }
 
     /// Counts a volume that was provisioned.
@@ -221,7 +339,10 @@ impl Metrics {
         let storage_class = self.names.storage_classes.label(storage_class);
         self.series
             .storage_provisioning_duration
-            .get_or_create(&StorageClass { storage_class })
+            .get_or_create(&StorageClass {
+                storage_class,
+                cluster: self.cluster.clone(),
+            })
             .observe(duration.as_secs_f64());
     }
 
@@ -230,7 +351,10 @@ impl Metrics {
         let network_name = self.names.networks.label(network_name);
         self.series
             .network_configuration_errors
-            .get_or_create(&Network { network_name })
+            .get_or_create(&Network {
+                network_name,
+                cluster: self.cluster.clone(),
+            })
             .inc();
     }
 
@@ -244,7 +368,10 @@ impl Metrics {
     ) {
         self.series
             .api_request_duration
-            .get_or_create(&Verb { verb })
+            .get_or_create(&Verb {
+                verb,
+                cluster: self.cluster.clone(),
+            })
             .observe(duration.as_secs_f64());
         let resource = self.names.resources.label(resource);
         let code = code_label(code);
@@ -254,6 +381,7 @@ impl Metrics {
                 verb,
                 resource,
                 code,
+                cluster: self.cluster.clone(),
             })
             .inc();
     }
@@ -269,6 +397,7 @@ impl Metrics {
     pub fn set_queue_depth(&self, depth: usize) {
         self.series
             .queue_depth
+            .get_or_create(&self.cluster)
             .set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
@@ -293,6 +422,12 @@ impl Metrics {
     pub fn expose(&self) -> String {
         expose(&self.registry)
     }
+}
+
+/// A family that has its series without labels from the start.
+fn initialized(family: Family<Cluster, Gauge>) -> Family<Cluster, Gauge> {
+    family.get_or_create(&Cluster::default()).set(0);
+    family
 }
 
 fn code_label(code: Option<u16>) -> String {
@@ -339,7 +474,17 @@ impl Series {
             fleet: fleet::Series::new(&mut operator),
             admission_requests: operator
                 .metric("admission_requests", "Admission reviews by verdict"),
-            queue_depth: operator.metric("queue_depth", "Objects that are due to be reconciled"),
+            queue_depth: initialized(
+                operator.metric("queue_depth", "Objects that are due to be reconciled"),
+            ),
+            cluster_reachable: operator.metric(
+                "cluster_reachable",
+                "Whether the operator can act in another cluster of virtual machines",
+            ),
+            orphaned_objects: operator.metric(
+                "orphaned_objects",
+                "Objects in another cluster of virtual machines whose Machine is gone",
+            ),
             leader: operator.metric("leader", LEADER_HELP),
             unserved_fields: operator.metric(
                 "unserved_fields",

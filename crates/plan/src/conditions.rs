@@ -81,6 +81,32 @@ pub(crate) fn merged(
     conditions
 }
 
+/// The `old` conditions with one whose value is unknown, given as type, reason and message.
+pub(crate) fn with_unknown(
+    old: Option<&[Condition]>,
+    (type_, reason, message): (&str, &str, String),
+    generation: Option<i64>,
+    now: &Time,
+) -> Vec<Condition> {
+    let mut conditions = old.unwrap_or_default().to_vec();
+    let was = conditions.iter_mut().find(|old| old.type_ == type_);
+    let since = was.as_ref().filter(|old| old.status == "Unknown");
+    let new = Condition {
+        type_: type_.to_owned(),
+        status: "Unknown".to_owned(),
+        reason: reason.to_owned(),
+        message: bounded(message),
+        observed_generation: generation,
+        last_transition_time: since
+            .map_or_else(|| now.clone(), |it| it.last_transition_time.clone()),
+    };
+    match was {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+    conditions
+}
+
 /// Truncates a message to [`MAX_MESSAGE_LENGTH`].
 pub(crate) fn bounded(mut message: String) -> String {
     const CUT: &str = "...";

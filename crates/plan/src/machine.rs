@@ -9,6 +9,7 @@ mod action;
 mod bootable;
 pub mod build;
 mod cloud_init_secret;
+pub(crate) mod cluster;
 mod digest_key;
 mod disk_name;
 mod elided;
@@ -35,6 +36,10 @@ pub use bootable::nothing_to_boot;
 pub use build::{MachineObjects, VolumeObject, build};
 pub use cloud_init_secret::{
     CloudInitSecret, CloudInitSource, SecretMetadata, SourceKind, cloud_init_sources,
+};
+pub use cluster::{
+    ClusterProblem, ClusterProblemKind, Placement, RemoteCluster, Unavailable, child_labels,
+    cluster_finalizer, is_cluster_name, requested as requested_cluster,
 };
 pub use digest_key::{DigestKey, has_keyed_digest};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};

@@ -20,6 +20,7 @@
 mod body;
 mod call;
 mod connect;
+mod inline;
 mod limit;
 mod retry_after;
 mod transport;
@@ -37,6 +38,7 @@ pub use self::{
     body::Body,
     call::{Call, CallCounter, CallObserver, CallOutcome, Verb},
     connect::{ConnectError, connect, transport},
+    inline::{KubeconfigRefused, connect_inline},
     retry_after::{MAX_RETRY_AFTER, retry_after},
     transport::Transport,
 };

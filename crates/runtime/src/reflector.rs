@@ -135,6 +135,15 @@ impl<T> WatchEvent<T> {
         }
     }
 
+    /// Whether the watch failed or works again, if the event says so.
+    pub fn health(&self) -> Option<Result<(), &WatchFailure>> {
+        match self {
+            Self::Failing(failure) => Some(Err(failure)),
+            Self::Recovered => Some(Ok(())),
+            _ => None,
+        }
+    }
+
     /// Maps the object.
     pub fn map<S>(self, map: impl FnOnce(T) -> S) -> WatchEvent<S> {
         match self {

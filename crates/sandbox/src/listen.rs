@@ -78,6 +78,8 @@ pub struct Sandbox {
     cluster: Cluster,
     address: SocketAddr,
     kubeconfig: KubeconfigFile,
+    /// CA certificate in PEM.
+    authority: String,
     stopping: CancellationToken,
     server: JoinHandle<()>,
     /// Released after the state is written.
@@ -122,6 +124,7 @@ impl Sandbox {
             cluster,
             address,
             kubeconfig,
+            authority: certificates.authority_pem().to_owned(),
             stopping,
             server: serving,
             _lock: lock,
@@ -138,6 +141,17 @@ impl Sandbox {
 
     pub fn kubeconfig(&self) -> &Path {
         self.kubeconfig.path()
+    }
+
+    /// Kubeconfig with another token.
+    pub fn kubeconfig_of(&self, token: &str) -> serde_json::Value {
+        let kubeconfig = Kubeconfig {
+            address: self.address,
+            authority_pem: &self.authority,
+            token,
+            namespace: "default",
+        };
+        kubeconfig.to_value()
     }
 
     /// Stops serving, then the actors, then the API server, and deletes the kubeconfig.

@@ -37,6 +37,16 @@ pub(super) struct Input {
         value_name = "NAME"
     )]
     machine_provider: Option<String>,
+
+    /// KubevirtConfig of the cluster for virtual machines of Machines that name none [default: the cluster of
+    /// the Machine]
+    #[arg(
+        long,
+        env = "KUBEVIRT_CONFIG",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    kubevirt_config: Option<String>,
 }
 
 /// Loaded documents.
@@ -99,6 +109,11 @@ impl Input {
             "" => Provider::default(),
             name => Provider::new(name),
         }
+    }
+
+    /// KubevirtConfig of Machines that name none. As in the operator, an empty value counts as not set.
+    pub(super) fn kubevirt_config(&self) -> Option<String> {
+        self.kubevirt_config.clone().filter(|name| !name.is_empty())
     }
 
     /// Reads and decodes all documents. Unreadable ones are reported at once.

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     documents::Document,
-    machine::preview::{Documents, Preview, preview},
+    machine::{
+        connector,
+        preview::{Documents, Preview, preview_clusters},
+    },
     report::Report,
 };
 
@@ -70,7 +73,11 @@ impl Args {
             return outcome;
         }
         let now = Time(jiff::Timestamp::now());
-        match preview(client, &documents, self.input.provider(), now).await {
+        let default = self.input.kubevirt_config();
+        let provider = self.input.provider();
+        let connect = connector();
+        let found = preview_clusters(client, &documents, provider, default, &connect, now);
+        match found.await {
             Ok(preview) => outcome.max(show(&preview, report)),
             Err(error) => {
                 report.error(error);

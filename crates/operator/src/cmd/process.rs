@@ -177,6 +177,8 @@ pub(crate) struct StartContext {
     pub(crate) open: Client,
     pub(crate) clock: Clock,
     pub(crate) leads: watch::Receiver<bool>,
+    /// Fence of that client.
+    pub(crate) fence: Fence,
     /// Seed of the random generator.
     pub(crate) seed: u64,
     pub(crate) stop: CancellationToken,
@@ -222,7 +224,7 @@ impl<F: ProcessMetrics> Process<F> {
         let transport = client::transport(&config)?;
         let open = Fence::open();
         let open = client::layered(transport.clone(), open, limits, Arc::clone(&calls) as _);
-        let client = client::layered(transport, fence, limits, calls);
+        let client = client::layered(transport, fence.clone(), limits, calls);
         let (leads, receiver) = watch::channel(election.is_none());
         health.set_standby(election.is_some());
         metrics.set_leader(election.is_none());
@@ -232,6 +234,7 @@ impl<F: ProcessMetrics> Process<F> {
             open,
             clock,
             leads: receiver,
+            fence,
             seed: random.next(),
             stop: stop.clone(),
         });

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
-use plan::machine::{MachineObjects, Note, Resolution, build, resolve};
+use plan::machine::{MachineObjects, Note, Placement, RemoteCluster, Resolution, build, resolve};
 use serde::Serialize;
 
 use super::{
@@ -62,10 +62,17 @@ impl Args {
             valid.iter().map(|entry| &entry.resource),
             self.input.provider(),
         );
+        let default = self.input.kubevirt_config();
         let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
         let print = || -> io::Result<()> {
             for entry in valid {
-                outcome = outcome.max(render(entry, &inventory, &mut printer, report)?);
+                outcome = outcome.max(render(
+                    entry,
+                    &inventory,
+                    default.as_deref(),
+                    &mut printer,
+                    report,
+                )?);
             }
             printer.finish()
         };
@@ -77,6 +84,7 @@ impl Args {
 fn render(
     entry: &Entry,
     inventory: &Inventory,
+    default: Option<&str>,
     printer: &mut Printer<impl Write>,
     report: &mut Report,
 ) -> io::Result<Outcome> {
@@ -93,12 +101,26 @@ fn render(
             return Ok(Outcome::Fine);
         }
     };
-    let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
+    let mut surroundings = inventory
+        .surroundings(machine.metadata.namespace.as_ref())
+        .clone();
+    if let Placement::Remote(cluster) = Placement::of(machine, default) {
+        surroundings.cluster = Some(RemoteCluster {
+            name: cluster.into(),
+            managed_from: None,
+        });
+        let message = format!(
+            "the printed objects are in cluster {cluster}, where they also get the labels {} and {}",
+            api::labels::MACHINE_UID,
+            api::labels::MANAGED_FROM
+        );
+        report.note(origin, "metadata", &message);
+    }
     if !surroundings.provider.is_named_by(machine) {
         report.note(origin, "spec.provider", OTHER_PROVIDER);
         return Ok(Outcome::Fine);
     }
-    match resolve(machine, surroundings) {
+    match resolve(machine, &surroundings) {
         Err(errors) => {
             for error in errors {
                 report.error(format_args!("{origin}: {error}"));
@@ -109,7 +131,7 @@ fn render(
             for Note { path, message } in &notes {
                 report.note(origin, path, message);
             }
-            if machine.identity.uid.is_none() {
+            if machine.identity.uid.is_none() && machine.identity.cluster.is_none() {
                 report.note(
                     origin,
                     "metadata.uid",

@@ -1,5 +1,6 @@
 //! Command `sandbox`.
 
+mod clusters;
 mod operators;
 
 use std::{
@@ -16,6 +17,7 @@ use sandbox::{
     view::{self, View},
 };
 
+use self::clusters::Further;
 use super::Outcome;
 use crate::{
     documents::{self, Document, ReadError},
@@ -36,6 +38,7 @@ Examples:
   kubevirt-operator sandbox --no-operator
   kubevirt-operator sandbox --with-kubevirt
   kubevirt-operator sandbox --with-webhook
+  kubevirt-operator sandbox --clusters 3
   kubevirt-operator sandbox --keep ~/my-cluster --speed real
   kubevirt-operator sandbox --apply manifests/ --faults faults.yaml")]
 pub(crate) struct Args {
@@ -54,6 +57,10 @@ pub(crate) struct Args {
     /// Directory with the state of the cluster, to resume from at the next start
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+
+    /// Number of clusters: the first has the Machines and the operator, the others are named by KubevirtConfigs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+    clusters: u8,
 
     /// Do not run the operator
     #[arg(long)]
@@ -113,12 +120,14 @@ impl Args {
     }
 
     async fn serve(self, faults: Faults, objects: Vec<Document>, report: &mut Report) -> Outcome {
+        let several = self.clusters > 1;
         let setup = Setup {
             speed: self.behavior.speed,
             nodes: self.behavior.nodes,
             faults,
             definitions: api::crds()
                 .iter()
+                .chain(several.then(api::kubevirt_config_crd).as_ref())
                 .filter_map(|definition| serde_json::to_value(definition).ok())
                 .collect(),
             start: jiff::Timestamp::now(),
@@ -134,11 +143,32 @@ impl Args {
             kubeconfig: self.kubeconfig,
             keep: self.keep,
         };
+        let further_setup = Setup {
+            definitions: Vec::new(),
+            kubevirt: KubeVirtMode::BuiltIn,
+            ..setup.clone()
+        };
         let Some(sandbox) = report.ok(Sandbox::start(setup, &options).await) else {
             return Outcome::Problems;
         };
         let client = sandbox.cluster().client();
         let mut outcome = Outcome::Fine;
+        let mut further = Vec::new();
+        for number in 2..=usize::from(self.clusters) {
+            let started = Further::start(number, further_setup.clone(), &options).await;
+            let registered = match started {
+                Ok(cluster) => {
+                    let registered = cluster.register(&client).await;
+                    further.push(cluster);
+                    registered
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = registered {
+                report.error(format_args!("cannot start cluster {number}: {error}"));
+                outcome = Outcome::Problems;
+            }
+        }
         let mut operators = Vec::new();
         if self.with_kubevirt {
             match operators::kubevirt(sandbox.cluster(), self.behavior.speed).await {
@@ -165,7 +195,12 @@ impl Args {
                 outcome = Outcome::Problems;
             }
         }
-        greet(sandbox.kubeconfig(), self.no_operator, self.with_kubevirt);
+        greet(
+            sandbox.kubeconfig(),
+            &further,
+            self.no_operator,
+            self.with_kubevirt,
+        );
         let shown = tokio::select! {
             shown = show(&client) => shown,
             ended = super::signal() => ended,
@@ -178,6 +213,12 @@ impl Args {
         }
         for operator in operators {
             operator.stop().await;
+        }
+        for cluster in further {
+            if let Err(error) = cluster.stop().await {
+                report.error(error);
+                outcome = Outcome::Problems;
+            }
         }
         if let Err(error) = sandbox.stop().await {
             report.error(error);
@@ -212,7 +253,7 @@ fn read(paths: &[PathBuf], report: &mut Report) -> Option<Vec<Document>> {
 }
 
 /// Prints instructions to standard output.
-fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
+fn greet(kubeconfig: &Path, further: &[Further], no_operator: bool, with_kubevirt: bool) {
     let path = kubeconfig.display();
     let kubectl = format!("kubectl --kubeconfig {path}");
     let operator = if no_operator {
@@ -230,13 +271,24 @@ fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
     } else {
         String::new()
     };
+    let further: String = further
+        .iter()
+        .map(|cluster| {
+            format!(
+                "\n  kubectl --kubeconfig {} get vm   # of Machines with the annotation \
+                 vitistack.io/kubevirt-config: {}",
+                cluster.kubeconfig().display(),
+                cluster.name
+            )
+        })
+        .collect();
     // A closed pipe is no error.
     let _ = writeln!(
         std::io::stdout(),
         "The cluster is ready. Its kubeconfig is {path}. {operator}\n\n  \
          {kubectl} apply -f examples/machine-small.yaml\n  \
          {kubectl} get machines --watch\n  \
-         {kubectl} get vm,vmi,pvc,pods -o wide{kubevirt}\n\n\
+         {kubectl} get vm,vmi,pvc,pods -o wide{kubevirt}{further}\n\n\
          Ctrl-C ends it."
     );
 }

@@ -6,7 +6,7 @@ use std::{fmt::Display, fs, num::NonZeroU32, path::PathBuf, str::FromStr};
 
 pub(crate) use common::{Common, CommonFlags};
 
-use plan::machine::Provider;
+use plan::machine::{Provider, is_cluster_name};
 
 use super::Outcome;
 use crate::report::Report;
@@ -122,6 +122,15 @@ pub(crate) fn provider(text: &str) -> Result<Provider, String> {
             "must be the name of a provider: at most 63 letters, digits, '-', '_' and '.'"
                 .to_owned(),
         )
+    }
+}
+
+/// Name of a KubevirtConfig.
+pub(crate) fn cluster_name(text: &str) -> Result<String, String> {
+    if is_cluster_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be the name of a KubevirtConfig: a DNS name of at most 63 characters".to_owned())
     }
 }
 

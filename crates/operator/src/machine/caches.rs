@@ -6,6 +6,7 @@
 
 mod admission;
 mod affected;
+mod left;
 mod observe;
 mod snapshot;
 mod update;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
+    KubevirtConfig, Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -25,17 +26,18 @@ use api::{
 use plan::{
     machine::{CloneSources, CloudInitSecret, Kind, Known, PassedOn, Provider},
     naming,
-    served_fields::ServedFields,
+    served_fields::{MACHINES, ServedFields},
 };
 use runtime::cache::{Cache, Key, WatchScope};
 
 use self::affected::{IndexKey, index_keys, machine_of, networks_of};
 pub(super) use self::{affected::Affected, observe::Children};
 use super::{
+    home::Home,
     packed::Packed,
     paths::Owner,
     watched_secret::WatchedSecret,
-    watches::{Definition, Installation, Watched},
+    watches::{Definition, Installation, Location, Watched},
 };
 
 /// Maximum number of Machines that share a MAC address to consider.
@@ -79,6 +81,12 @@ pub(super) struct Caches {
     data_volumes: Cache<Packed<ObservedDataVolume>, Key>,
     secrets: Secrets,
     definitions: Cache<Definition>,
+    /// Definitions in the cluster of the virtual machines, if it is another.
+    remote_definitions: Cache<Definition>,
+    pub(super) configs: Cache<KubevirtConfig>,
+    /// Whether the watch of KubevirtConfigs fails, as it does without permission: then only Machines of other
+    /// clusters wait for it.
+    is_config_watch_failing: bool,
     installations: Cache<Installation>,
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
@@ -93,7 +101,8 @@ pub(super) struct Caches {
     unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
     passed_on: PassedOn,
-    provider: Provider,
+    pub(super) provider: Provider,
+    pub(super) home: Home,
     /// Fields that the API server stores.
     pub(super) served: ServedFields,
     scopes: Vec<WatchScope>,
@@ -128,6 +137,9 @@ impl Caches {
                 store: Cache::indexed(of(), |_| Vec::new()),
             },
             definitions: Cache::new(),
+            remote_definitions: Cache::new(),
+            configs: Cache::new(),
+            is_config_watch_failing: false,
             installations: Cache::new(),
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
@@ -139,6 +151,7 @@ impl Caches {
             clone_sources: CloneSources::default(),
             passed_on: PassedOn::default(),
             provider: Provider::default(),
+            home: Home::default(),
             served: ServedFields::default(),
             scopes,
         }
@@ -162,6 +175,11 @@ impl Caches {
         Self { provider, ..self }
     }
 
+    /// Serves the Machines whose virtual machines are in one cluster.
+    pub(super) fn at_home(self, home: Home) -> Self {
+        Self { home, ..self }
+    }
+
     pub(super) fn watch_secrets(&mut self) {
         self.secrets.are_watched = true;
     }
@@ -181,20 +199,49 @@ impl Caches {
         }
     }
 
+    /// The address ledger of a Machine.
+    pub(super) fn ledger(&self, machine: &Key) -> Option<&NetworkConfiguration> {
+        self.ledgers.get(machine).map(Arc::as_ref)
+    }
+
     /// Metadata of a CustomResourceDefinition.
     pub(super) fn definition(&self, name: &str) -> Option<&Definition> {
         self.definitions.get(&Key::new("", name)).map(Arc::as_ref)
     }
 
+    /// Adopts the UID by which objects in another cluster show from where they are managed.
+    pub(super) fn note_management_cluster(&mut self) {
+        let definition = self.definition(MACHINES);
+        let uid = definition.and_then(|it| it.metadata.uid.clone());
+        if let Some(uid) = uid {
+            self.home.set_managed_from(&uid);
+        }
+    }
+
+    /// Metadata of the definition of a kind, in the cluster where it is watched.
+    fn definition_of(&self, watched: Watched, name: &str) -> Option<&Definition> {
+        let is_remote = self.home.remote().is_some() && watched.location() == Location::Workload;
+        let definitions = if is_remote {
+            &self.remote_definitions
+        } else {
+            &self.definitions
+        };
+        definitions.get(&Key::new("", name)).map(Arc::as_ref)
+    }
+
     /// Whether a kind is served. A kind whose definition is being deleted is not, except those with the
     /// operator's finalizers: their definitions wait for it to remove these.
     pub(super) fn is_served(&self, watched: Watched) -> bool {
-        if watched == Watched::Secrets {
-            return self.secrets.are_watched;
+        match watched {
+            Watched::Secrets => return self.secrets.are_watched,
+            Watched::RemoteDefinitions => return self.home.remote().is_some(),
+            // One controller watches them for all.
+            Watched::Configs if self.home.remote().is_some() => return false,
+            _ => {}
         }
         let until_gone = matches!(watched, Watched::Machines | Watched::Networks);
         watched.definition().is_none_or(|name| {
-            let definition = self.definition(name);
+            let definition = self.definition_of(watched, name);
             definition.is_some_and(|definition| {
                 until_gone || definition.metadata.deletion_timestamp.is_none()
             })
@@ -217,6 +264,8 @@ impl Caches {
     pub(super) fn is_synced(&self, watched: Watched) -> bool {
         match watched {
             Watched::Definitions => self.definitions.synced(),
+            Watched::RemoteDefinitions => self.remote_definitions.synced(),
+            Watched::Configs => self.configs.synced() || self.is_config_watch_failing,
             Watched::Machines => self.machines.synced(),
             Watched::Networks => self.networks.synced(),
             Watched::NetworkNamespaces => self.network_namespaces.synced(),
@@ -236,6 +285,7 @@ impl Caches {
     /// Forgets a kind that is no longer served.
     pub(super) fn forget(&mut self, watched: Watched) {
         match watched {
+            Watched::Configs => self.configs.clear(),
             Watched::Machines => self.machines.clear(),
             Watched::Networks => {
                 self.networks.clear();
@@ -257,6 +307,7 @@ impl Caches {
             Watched::Installations => self.installations.clear(),
             // These are built in: they are always served.
             Watched::Definitions
+            | Watched::RemoteDefinitions
             | Watched::StorageClasses
             | Watched::Claims
             | Watched::Quotas

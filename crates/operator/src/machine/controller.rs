@@ -6,9 +6,12 @@
 //! is reconciled again until its plan is empty. A refused write is retried with backoff; meanwhile the
 //! status says why.
 
+mod cluster;
 mod reconcile;
 mod references;
 mod retries;
+mod site;
+mod watching;
 mod write;
 
 use std::{
@@ -16,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use api::Machine;
+use api::{KubevirtConfigStatus, Machine};
 use kube::Client;
 use plan::{
     Fingerprint,
@@ -27,27 +30,34 @@ use runtime::{
     cache::WatchScope,
     control_loop::{self, Inputs},
     probes::Health,
-    reflector::WatchEvent,
     work_queue::{Requeue, WorkQueue},
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::{
+    cluster::unknown_cluster,
+    site::{Configs, RemoteSite, Site},
+};
 use self::{
     reconcile::Reconciled,
     references::{CompletedRead, Reads},
     retries::{Refused, Retries},
+    site::{Opened, Remote},
     write::CompletedWork,
 };
 use super::{
     Clock, Stopwatch,
     caches::{Affected, Caches, Subject},
+    clusters::Clusters,
     definitions::{self, Definitions, Settled},
     digest_key::{self, KeyCache, KeySecret, Unavailable},
+    home::Role,
     orphans::Orphans,
     paths::Owner,
     report::Report,
     secrets::Secrets,
+    sweep::Gone,
     watches::{KindEvent, Watched},
     webhook::{CacheQueries, CacheQuery},
 };
@@ -74,6 +84,8 @@ pub struct Options {
     pub passed_on: PassedOn,
     /// The provider whose Machines are reconciled.
     pub provider: Provider,
+    /// KubevirtConfig of Machines that name none; without it their own cluster.
+    pub kubevirt_config: Option<String>,
     /// Interval of the resync of every resource.
     pub reconcile_interval: Duration,
     /// Maximum number of resources with writes in flight.
@@ -94,6 +106,7 @@ impl Default for Options {
             clone_source_namespaces: BTreeSet::new(),
             passed_on: PassedOn::none(),
             provider: Provider::default(),
+            kubevirt_config: None,
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,
@@ -105,12 +118,24 @@ impl Default for Options {
 
 /// Dependencies of the control loop.
 pub(super) struct Dependencies {
+    /// Client of the cluster of the Machines.
     pub(super) client: Client,
+    pub(super) site: Site,
     pub(super) clock: Clock,
     pub(super) stopwatch: Stopwatch,
     pub(super) report: Report,
     pub(super) health: Health,
     pub(super) leads: watch::Receiver<bool>,
+}
+
+/// What a controller keeps of its dependencies.
+struct OwnDependencies {
+    client: Client,
+    clock: Clock,
+    stopwatch: Stopwatch,
+    report: Report,
+    health: Health,
+    leads: watch::Receiver<bool>,
 }
 
 /// Completed request.
@@ -119,6 +144,9 @@ pub(super) enum Completed {
     References(CompletedRead),
     DigestKey(Result<DigestKey, Unavailable>),
     Definition(Settled),
+    ConfigStatus(kube::Result<KubevirtConfigStatus>),
+    Probe,
+    Swept(Gone),
 }
 
 /// Latest writes to a resource, so that they are not repeated before the caches show them.
@@ -130,9 +158,14 @@ struct LastWrites {
 
 pub(super) struct Controller {
     inputs: Inputs<Self>,
-    deps: Dependencies,
+    deps: OwnDependencies,
     options: Options,
-    requests: Requests,
+    clusters: Clusters,
+    /// Client of the cluster of the virtual machines; none if its configuration cannot be used.
+    workload: Option<Client>,
+    /// None for the cluster of the Machines.
+    remote: Option<Remote>,
+    configs: Option<watch::Sender<Configs>>,
     caches: Caches,
     scopes: Vec<WatchScope>,
     queue: WorkQueue<Subject>,
@@ -147,6 +180,8 @@ pub(super) struct Controller {
     definitions: Definitions,
     random: Random,
     synced: bool,
+    /// Whether the kinds of the Machines' own cluster are synced.
+    management_synced: bool,
 }
 
 impl control_loop::Controller for Controller {
@@ -168,6 +203,7 @@ impl control_loop::Controller for Controller {
     }
 
     fn start_due(&mut self, now: Instant) -> Option<Instant> {
+        self.evaluate_cluster(now);
         self.start_work(now);
         self.next_wake()
     }
@@ -182,6 +218,18 @@ impl control_loop::Controller for Controller {
             Completed::References(completed) => self.on_references_read(completed),
             Completed::DigestKey(read) => self.key.on_read(read, Instant::now()),
             Completed::Definition(settled) => self.on_definition_settled(settled),
+            Completed::ConfigStatus(written) => {
+                if let Some(remote) = &mut self.remote {
+                    remote.status.on_written(written, Instant::now());
+                }
+            }
+            // The observer of calls has recorded the outcome.
+            Completed::Probe => {}
+            Completed::Swept(gone) => {
+                if let Some(remote) = &mut self.remote {
+                    remote.sweep.on_removed(&gone);
+                }
+            }
         }
     }
 
@@ -191,24 +239,60 @@ impl control_loop::Controller for Controller {
 
     fn on_heartbeat(&mut self, now: Instant) {
         self.deps.health.heartbeat();
-        self.report_orphans(now);
+        if self.remote.is_none() {
+            self.report_orphans(now);
+        } else {
+            self.sweep(now);
+        }
     }
 }
 
 impl Controller {
     pub(super) fn new(deps: Dependencies, queries: CacheQueries, options: Options) -> Self {
+        let Dependencies {
+            client,
+            site,
+            clock,
+            stopwatch,
+            report,
+            health,
+            leads,
+        } = deps;
         let mut random = Random::seeded(options.seed);
         let scopes = WatchScope::of_namespaces(&options.namespaces);
+        let default = options.kubevirt_config.as_deref();
+        let Opened {
+            home,
+            workload,
+            remote,
+            configs,
+        } = site.open(&client, default);
         let mut caches = Caches::new(scopes.clone())
             .allow_clones_from(options.clone_source_namespaces.clone())
             .passing_on(options.passed_on.clone())
-            .of_provider(options.provider.clone());
+            .of_provider(options.provider.clone())
+            .at_home(home);
         if options.watch_secrets {
             caches.watch_secrets();
         }
+        let requests = |client: &Client| Requests::new(client.clone(), api::labels::MANAGER);
+        let deps = OwnDependencies {
+            client: client.clone(),
+            clock,
+            stopwatch,
+            report,
+            health,
+            leads,
+        };
         Self {
             inputs: Inputs::with_queries(queries.into_receiver()),
-            requests: Requests::new(deps.client.clone(), api::labels::MANAGER),
+            clusters: Clusters {
+                management: requests(&client),
+                workload: requests(workload.as_ref().unwrap_or(&client)),
+            },
+            workload,
+            remote,
+            configs,
             caches,
             queue: WorkQueue::new(
                 Some(options.reconcile_interval),
@@ -224,6 +308,7 @@ impl Controller {
             key: KeyCache::new(options.key_secret.clone(), Instant::now()),
             definitions: Definitions::default(),
             synced: false,
+            management_synced: false,
             random,
             scopes,
             deps,
@@ -237,85 +322,12 @@ impl Controller {
             if watched.is_required() {
                 self.deps.health.set_synced(watched.name(), false);
             }
-            if watched.definition().is_none() && self.caches.is_served(watched) {
+            let is_early = watched.definition().is_none() && self.caches.is_served(watched);
+            if is_early && self.may_watch(watched) {
                 self.start_watch(watched);
             }
         }
         control_loop::run(self, token).await;
-    }
-
-    fn start_watch(&mut self, watched: Watched) {
-        let events = watched.start(&self.deps.client, &self.scopes, self.random.next());
-        self.inputs.watches.start(watched, events);
-        self.deps.health.set_synced(watched.name(), false);
-    }
-
-    fn stop_watch(&mut self, watched: Watched) {
-        if self.inputs.watches.stop(&watched) {
-            self.caches.forget(watched);
-            self.deps.report.forget_kind(watched);
-            if watched.is_required() {
-                self.deps.health.set_synced(watched.name(), false);
-            } else {
-                self.deps.health.forget(watched.name());
-            }
-            tracing::info!(
-                kind = watched.name(),
-                "stopped watching {}: its CustomResourceDefinition was removed",
-                watched.name()
-            );
-        }
-    }
-
-    /// Starts and stops watches so that exactly the served kinds are watched.
-    fn update_watches(&mut self) {
-        if !self.caches.is_synced(Watched::Definitions) {
-            return;
-        }
-        for watched in Watched::ALL {
-            match (
-                self.caches.is_served(watched),
-                self.inputs.watches.contains(&watched),
-            ) {
-                (true, false) => self.start_watch(watched),
-                (false, true) => self.stop_watch(watched),
-                (true, true) | (false, false) => {}
-            }
-        }
-    }
-
-    fn on_watch_event(&mut self, watched: Watched, scope: &WatchScope, event: KindEvent) {
-        event.log(watched.name());
-        match &event {
-            KindEvent::Quota(WatchEvent::Applied(quota)) => {
-                let namespace = quota.metadata.namespace.clone();
-                self.retry_over_quota(namespace.as_deref().unwrap_or_default());
-            }
-            KindEvent::Quota(WatchEvent::Deleted(quota)) => self.retry_over_quota(&quota.namespace),
-            _ => {}
-        }
-        let affected = self.caches.on_event(scope, event);
-        self.enqueue(affected);
-        if watched == Watched::Definitions {
-            self.definitions
-                .on_change(|name| self.caches.definition(name), Instant::now());
-            self.update_watches();
-        }
-        self.update_synced(watched);
-    }
-
-    fn update_synced(&mut self, watched: Watched) {
-        let synced = self.caches.is_synced(watched);
-        self.deps.health.set_synced(watched.name(), synced);
-        let all = Watched::ALL.into_iter().all(|watched| {
-            let is_optional = watched.is_vitistack() || !watched.is_required();
-            self.caches.is_synced(watched) || (is_optional && !self.caches.is_served(watched))
-        });
-        if all && !self.synced {
-            tracing::info!("Machine controller: caches are synced");
-            self.enqueue_all();
-        }
-        self.synced = all;
     }
 
     fn enqueue_all(&mut self) {
@@ -339,7 +351,10 @@ impl Controller {
     }
 
     fn enqueue(&mut self, affected: Affected) {
-        self.orphans.on_change(&affected, &self.caches);
+        match &mut self.remote {
+            None => self.orphans.on_change(&affected, &self.caches),
+            Some(remote) => remote.sweep.on_change(&affected, &self.caches),
+        }
         let Affected {
             subjects,
             replaced,
@@ -359,6 +374,7 @@ impl Controller {
             self.enqueue_all();
         }
         let wall = (self.deps.clock)();
+        let machines = self.counted(machines);
         self.deps
             .report
             .fleet(&machines, &virtual_machines, &claims, wall);
@@ -377,7 +393,8 @@ impl Controller {
     }
 
     fn is_active(&self) -> bool {
-        self.synced && *self.deps.leads.borrow()
+        let is_observed = self.synced || self.management_synced && self.problem().is_some();
+        is_observed && *self.deps.leads.borrow()
     }
 
     /// Starts the read of the digest key if it is due. The key may have to be created, so this replica
@@ -386,7 +403,7 @@ impl Controller {
         if self.is_active()
             && let Some(secret) = self.key.begin(now)
         {
-            let requests = self.requests.clone();
+            let requests = self.clusters.management.clone();
             self.inputs.in_flight.push_read(async move {
                 Completed::DigestKey(digest_key::read(&requests, &secret).await)
             });
@@ -399,7 +416,7 @@ impl Controller {
         while self.is_active()
             && let Some(due) = self.definitions.begin(now)
         {
-            let requests = self.requests.clone();
+            let requests = self.clusters.management.clone();
             let provider = self.options.provider.clone();
             self.inputs.in_flight.push_read(async move {
                 Completed::Definition(definitions::send(&requests, due, &provider).await)
@@ -418,7 +435,11 @@ impl Controller {
 
     /// Time of the next timer, if work is waiting for time alone.
     fn next_wake(&self) -> Option<Instant> {
-        let keys = [self.key.next_wake(), self.definitions.next_wake()];
+        let keys = [
+            self.key.next_wake(),
+            self.definitions.next_wake(),
+            self.next_cluster_wake(),
+        ];
         let keys = keys.into_iter().flatten().min();
         let key = keys.filter(|_| self.is_active());
         if !self.is_reconciling() {
@@ -438,6 +459,7 @@ impl Controller {
     fn start_work(&mut self, now: Instant) {
         self.start_key_read(now);
         self.start_definition_requests(now);
+        self.start_cluster_requests(now);
         if !self.is_reconciling() {
             return;
         }

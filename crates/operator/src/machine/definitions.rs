@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Definition of the kind by which operators publish their providers.
-const PROVIDERS: &str = "machineproviders.vitistack.io";
+pub(super) const PROVIDERS: &str = "machineproviders.vitistack.io";
 const PROVIDERS_PATH: &str = "/apis/vitistack.io/v1alpha1/machineproviders";
 const DEFINITIONS_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 

@@ -8,18 +8,18 @@ mod children;
 mod owner;
 mod secret;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use api::ObjectMeta;
 use kube::Error;
-use plan::machine::{Action, Kind, MetadataChange, Object, Refusal, Step};
+use plan::machine::{Action, Identity, Kind, MetadataChange, Object, Refusal, RemoteCluster, Step};
 use serde_json::{Value, json};
 
 use self::{
     adoption::label_adopted,
     children::{apply, create, observe_disk, recover_claim, restore_owner},
     owner::{
-        add_finalizer, apply_network, confirm_not_deleted, remove_finalizer,
+        add_finalizer, apply_network, confirm_not_deleted, place, remove_finalizer,
         replace_former_finalizer,
     },
     secret::{delete_secret, write_secret},
@@ -29,6 +29,7 @@ pub(super) use self::{
     secret::{read_cloud_init, read_config_map, read_secret},
 };
 use super::{
+    clusters::Clusters,
     paths::{self, Owner},
     refusal::Subject,
 };
@@ -42,6 +43,8 @@ pub(super) struct Target {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) finalizers: Vec<String>,
+    /// The cluster of its objects, if it is not its own.
+    pub(super) cluster: Option<RemoteCluster>,
 }
 
 impl Target {
@@ -52,7 +55,22 @@ impl Target {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            cluster: None,
         }
+    }
+
+    pub(super) fn in_cluster(self, cluster: Option<RemoteCluster>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// Labels by which caches select the objects of a Machine.
+    fn child_labels(&self) -> BTreeMap<String, String> {
+        plan::machine::child_labels(&Identity {
+            name: self.name.clone(),
+            namespace: Some(self.namespace.clone()),
+            uid: Some(self.uid.clone()),
+            cluster: self.cluster.clone(),
+        })
     }
 
     fn path(&self) -> String {
@@ -119,14 +137,14 @@ impl Outcome {
     }
 }
 
-pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Step>) -> Outcome {
+pub(super) async fn execute(clusters: &Clusters, target: &Target, steps: Vec<Step>) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
         // The Secret is written again before each attempt to write its VirtualMachine.
         let is_progress = !matches!(step.action, Action::WriteSecret(_));
         let mut event = step.event;
         if let Action::LabelAdopted { name, volumes } = &step.action {
-            match label_adopted(requests, target, name, volumes).await {
+            match label_adopted(&clusters.workload, target, name, volumes).await {
                 Ok(answers) => {
                     outcome.made_progress = true;
                     outcome.answers.extend(answers);
@@ -138,7 +156,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
                 }
             }
         }
-        let result = execute_action(requests, target, step.action, &mut event).await;
+        let result = execute_action(clusters, target, step.action, &mut event).await;
         match result {
             Ok(answer) => {
                 outcome.made_progress |= is_progress;
@@ -199,23 +217,28 @@ type ExecuteResult = Result<Option<Answer>, Failure>;
 
 /// Executes an action. It may replace `event`, the Event to publish on success.
 async fn execute_action(
-    requests: &Requests,
+    clusters: &Clusters,
     target: &Target,
     action: Action,
     event: &mut Option<plan::Event>,
 ) -> ExecuteResult {
     match action {
-        Action::AddFinalizer => add_finalizer(requests, target).await,
-        Action::ReplaceFormerFinalizer => replace_former_finalizer(requests, target).await,
-        Action::RemoveFinalizer => remove_finalizer(requests, target).await,
+        Action::AddFinalizer => add_finalizer(&clusters.management, target).await,
+        Action::Place { cluster, annotate } => {
+            place(&clusters.management, target, &cluster, annotate).await
+        }
+        Action::ReplaceFormerFinalizer => {
+            replace_former_finalizer(&clusters.management, target).await
+        }
+        Action::RemoveFinalizer => remove_finalizer(&clusters.management, target).await,
         Action::ApplyNetwork {
             with_finalizer,
             with_provider,
-        } => apply_network(requests, target, with_finalizer, with_provider).await,
-        Action::Create(object) => create(requests, target, &object, event).await,
+        } => apply_network(&clusters.management, target, with_finalizer, with_provider).await,
+        Action::Create(object) => create(clusters, target, &object, event).await,
         Action::Recreate(object) => {
-            confirm_not_deleted(requests, target).await?;
-            create(requests, target, &object, event).await
+            confirm_not_deleted(&clusters.management, target).await?;
+            create(clusters, target, &object, event).await
         }
         Action::Apply {
             object,
@@ -226,7 +249,7 @@ async fn execute_action(
             let subject = Subject::new(kind, object.name());
             let path = paths::object(kind, &target.namespace, object.name());
             let body = to_value(&object);
-            let applied = apply(requests, &path, body, &uid, created_at).await;
+            let applied = apply(clusters.of(kind), &path, body, &uid, created_at).await;
             let applied = applied.map_err(|error| Failure::of(subject, &error))?;
             Ok(Some(Answer::Object(kind, applied)))
         }
@@ -234,7 +257,7 @@ async fn execute_action(
             object,
             uid,
             created_at,
-        } => restore_owner(requests, target, &object, &uid, created_at).await,
+        } => restore_owner(clusters, target, &object, &uid, created_at).await,
         Action::ChangeMetadata {
             kind,
             name,
@@ -243,19 +266,24 @@ async fn execute_action(
         } => {
             let subject = Subject::new(kind, &name);
             let path = paths::object(kind, &target.namespace, &name);
-            let changed = requests.label(&path, &metadata_patch(&uid, change)).await;
+            let changed = clusters
+                .of(kind)
+                .label(&path, &metadata_patch(&uid, change))
+                .await;
             let changed = changed.map_err(|error| Failure::of(subject, &error))?;
             Ok(Some(Answer::Object(kind, changed)))
         }
         Action::RecoverClaim { name, uid, change } => {
-            recover_claim(requests, target, (&name, uid), change, event).await
+            recover_claim(&clusters.workload, target, (&name, uid), change, event).await
         }
-        Action::ObserveDisk { kind, name } => observe_disk(requests, target, kind, name).await,
+        Action::ObserveDisk { kind, name } => {
+            observe_disk(&clusters.workload, target, kind, name).await
+        }
         // The control loop reads for all Machines of a namespace at once, and a batch of steps labels
         // what is to be adopted.
         Action::ObserveReferences | Action::LabelAdopted { .. } => Ok(None),
-        Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
-        Action::DeleteSecret { name } => delete_secret(requests, target, &name).await,
+        Action::WriteSecret(secret) => write_secret(&clusters.workload, target, &secret).await,
+        Action::DeleteSecret { name } => delete_secret(&clusters.workload, target, &name).await,
         Action::Delete {
             kind,
             name,
@@ -264,7 +292,8 @@ async fn execute_action(
         } => {
             let subject = Subject::new(kind, &name);
             let path = paths::object(kind, &target.namespace, &name);
-            let deleted = requests
+            let deleted = clusters
+                .of(kind)
                 .delete(&path, &uid, resource_version.as_deref())
                 .await;
             match deleted {
@@ -276,8 +305,8 @@ async fn execute_action(
                 Err(error) => Err(Failure::of(subject, &error)),
             }
         }
-        Action::Pause { name } => call(requests, target, &name, "pause").await,
-        Action::Unpause { name } => call(requests, target, &name, "unpause").await,
+        Action::Pause { name } => call(&clusters.workload, target, &name, "pause").await,
+        Action::Unpause { name } => call(&clusters.workload, target, &name, "unpause").await,
     }
 }
 

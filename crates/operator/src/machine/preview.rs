@@ -7,6 +7,7 @@
 //! one per Secret that a Machine refers to, and one for the Secret of each Machine with a keyed
 //! cloud-init digest: a preview does not have the key.
 
+mod clusters;
 mod documents;
 mod dry_run;
 mod live;
@@ -31,9 +32,11 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::live::Live;
+pub use clusters::preview_clusters;
 pub use documents::{Documents, GivenDocument};
 
 use super::caches::Subject;
+use crate::manifests::Resource;
 
 /// Maximum number of requests in flight.
 const CONCURRENCY: usize = 8;
@@ -106,26 +109,67 @@ impl Preview {
     }
 }
 
-/// Computes the preview of applying the documents.
+/// The clusters that a preview reads.
+#[derive(Clone)]
+pub struct Place {
+    /// Client of the cluster of the Machines.
+    pub management: Client,
+    /// Client of the cluster of their virtual machines, which may be the same.
+    pub workload: Client,
+    /// Name of its KubevirtConfig, if it is another.
+    pub cluster: Option<String>,
+    /// KubevirtConfig of Machines that name none.
+    pub default: Option<String>,
+}
+
+/// Computes the preview of applying the documents, of Machines with virtual machines in their own cluster.
 pub async fn preview(
     client: Client,
     documents: &Documents,
     provider: Provider,
     now: Time,
 ) -> Result<Preview, PreviewError> {
-    let Documents { given, others, .. } = documents;
-    let documents = given.as_slice();
+    let place = Place {
+        management: client.clone(),
+        workload: client,
+        cluster: None,
+        default: None,
+    };
+    let given: Vec<&GivenDocument> = documents.given.iter().collect();
+    preview_in(&place, &given, &documents.others, provider, now).await
+}
+
+/// Computes the preview of applying these documents, of Machines with virtual machines in one cluster.
+pub async fn preview_in(
+    place: &Place,
+    documents: &[&GivenDocument],
+    others: &[Resource],
+    provider: Provider,
+    now: Time,
+) -> Result<Preview, PreviewError> {
+    let live = Live::list(place, scopes(documents), provider.clone()).await?;
+    preview_live(place, live, documents, others, provider, now).await
+}
+
+async fn preview_live(
+    place: &Place,
+    mut live: Live,
+    documents: &[&GivenDocument],
+    others: &[Resource],
+    provider: Provider,
+    now: Time,
+) -> Result<Preview, PreviewError> {
+    let client = &place.management;
     let mut preview = Preview::default();
-    let mut live = Live::list(&client, scopes(documents), provider.clone()).await?;
     live.overlay(others);
-    let dry_runs: Vec<_> = stream::iter(documents)
-        .map(|given| dry_run::dry_run(&client, given, live.untrimmed(given.kind, &given.key)))
+    let dry_runs: Vec<_> = stream::iter(documents.iter().copied())
+        .map(|given| dry_run::dry_run(client, given, live.untrimmed(given.kind, &given.key)))
         .buffered(CONCURRENCY)
         .collect()
         .await;
     let mut desired = Vec::new();
     let mut applied = Vec::new();
-    for (given, dry_run) in documents.iter().zip(dry_runs) {
+    for (given, dry_run) in documents.iter().copied().zip(dry_runs) {
         let mut document = Document {
             id: given.kind.id(&given.key),
             origin: given.origin.to_string(),
@@ -157,8 +201,8 @@ pub async fn preview(
         )
     }));
 
-    live.read_adopted(&client, &desired).await?;
-    let mut affected: BTreeSet<Subject> = documents.iter().filter_map(subject).collect();
+    live.read_adopted(&place.workload, &desired).await?;
+    let mut affected: BTreeSet<Subject> = documents.iter().copied().filter_map(subject).collect();
     for (given, document) in documents.iter().zip(&applied) {
         if document.effect().is_some() {
             affected.extend(live.affected_by(given.kind, &given.key));
@@ -170,13 +214,16 @@ pub async fn preview(
             .flat_map(|(_, value)| live::networks_of(value)),
     );
 
-    let secrets = secrets::fetch(&client, &live.caches, &affected, &desired, others).await;
+    let secrets = secrets::fetch(client, &live.caches, &affected, &desired, others).await;
     preview.notes.extend(secrets.unreadable());
     let references = live
-        .references(&client, &affected, &desired, &mut preview.notes)
+        .references(&place.workload, &affected, &desired, &mut preview.notes)
         .await;
     let cluster = Cluster {
-        simulation: live.caches.simulation(),
+        simulation: live
+            .caches
+            .simulation()
+            .in_cluster(live.caches.home.remote().cloned()),
         secrets,
         references,
     };
@@ -200,9 +247,9 @@ fn other_provider(given: &GivenDocument, value: &Value, provider: &Provider) -> 
 }
 
 /// Namespaces to list. A MachineClass may affect Machines in all namespaces.
-fn scopes(documents: &[GivenDocument]) -> Vec<WatchScope> {
+fn scopes(documents: &[&GivenDocument]) -> Vec<WatchScope> {
     let is_cluster_scoped = |it: &GivenDocument| it.kind == Kind::MachineClass;
-    if documents.iter().any(is_cluster_scoped) {
+    if documents.iter().copied().any(is_cluster_scoped) {
         return vec![WatchScope::Cluster];
     }
     let namespaces: BTreeSet<&str> = documents.iter().map(|it| &*it.key.namespace).collect();

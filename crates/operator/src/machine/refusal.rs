@@ -57,6 +57,12 @@ impl<'a> Subject<'a> {
         let cause = RefusalCause::parse(&status.message);
         let error_type = self.error_type(&cause);
         let mut message = format!("{kind} {name:?} was refused: {}", status_message(status));
+        if let Some(namespace) = missing_namespace(status) {
+            message = format!(
+                "{kind} {name:?} was refused: namespace {namespace} does not exist: create it in the cluster of \
+                 the virtual machine"
+            );
+        }
         if cause == RefusalCause::CloneForbidden {
             message.push_str(": ");
             message.push_str(CLONE_REMEDY);
@@ -117,6 +123,14 @@ impl<'a> Subject<'a> {
             _ => ErrorType::ApiError,
         }
     }
+}
+
+/// The namespace that an object was to be created in and that does not exist. That of a Machine exists in the
+/// Machine's own cluster.
+fn missing_namespace(status: &Status) -> Option<&str> {
+    let details = status.details.as_ref()?;
+    let is_namespace = status.code == 404 && details.kind == "namespaces";
+    is_namespace.then_some(details.name.as_str())
 }
 
 /// Whether a refusal is transient: it is retried before it is reported.

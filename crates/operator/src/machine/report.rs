@@ -4,13 +4,13 @@ mod fleet;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use api::{KubevirtConfig, Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
 use fleet::Fleet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
     Severity,
-    machine::{ErrorType, Kind, Plan, Refusal, Step},
+    machine::{ClusterProblem, ErrorType, Kind, Plan, Refusal, Step},
 };
 use runtime::{cache::Delta, events::Recorder};
 
@@ -27,6 +27,8 @@ pub(super) struct Report {
     metrics: Metrics,
     recorder: Recorder,
     fleet: Fleet,
+    /// Name of another cluster, for Events.
+    cluster: Option<String>,
     /// Current errors of each resource, so that each is counted once.
     errors: BTreeMap<Subject, Vec<&'static str>>,
 }
@@ -37,7 +39,16 @@ impl Report {
             fleet: Fleet::new(metrics.clone()),
             metrics,
             recorder,
+            cluster: None,
             errors: BTreeMap::new(),
+        }
+    }
+
+    /// Reports of another cluster.
+    pub(super) fn in_cluster(self, cluster: &str) -> Self {
+        Self {
+            cluster: Some(cluster.to_owned()),
+            ..self
         }
     }
 
@@ -155,6 +166,62 @@ impl Report {
         }
     }
 
+    /// Counts all Machines again, after others have become those of this cluster.
+    pub(super) fn recount(&mut self, machines: &[Delta<Machine>]) {
+        self.fleet.forget_kind(Watched::Machines);
+        self.fleet.machines(machines);
+    }
+
+    pub(super) fn reachable(&self, is_reachable: bool) {
+        self.metrics.set_cluster_reachable(Some(is_reachable));
+    }
+
+    /// Reports whether the operator can act in another cluster, and as an Event if that changed.
+    pub(super) fn cluster(
+        &self,
+        config: &KubevirtConfig,
+        problem: Option<&ClusterProblem>,
+        is_changed: bool,
+    ) {
+        let cluster = config.metadata.name.as_deref().unwrap_or_default();
+        let event = match problem {
+            Some(problem) => {
+                tracing::warn!(cluster, "{}", problem.message);
+                plan::Event::warning("ClusterUnavailable", problem.message.clone())
+            }
+            None => {
+                tracing::info!(cluster, "the operator can act in cluster {cluster}");
+                let message = "The operator can act in the cluster again".to_owned();
+                plan::Event::normal("ClusterAvailable", message)
+            }
+        };
+        if is_changed || problem.is_some() {
+            self.publish(config, event);
+        }
+    }
+
+    /// Publishes an Event on a KubevirtConfig, and logs it.
+    pub(super) fn on_config(&self, config: &KubevirtConfig, event: plan::Event) {
+        let cluster = config.metadata.name.as_deref();
+        tracing::warn!(cluster, reason = event.reason, "{}", event.message);
+        self.publish(config, event);
+    }
+
+    fn publish(&self, config: &KubevirtConfig, event: plan::Event) {
+        let object = ObjectReference {
+            api_version: Some(api::API_VERSION.to_owned()),
+            kind: Some("KubevirtConfig".to_owned()),
+            name: config.metadata.name.clone(),
+            uid: config.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        self.recorder.record(events::on(object, event));
+    }
+
+    pub(super) fn orphaned_objects(&self, counts: &BTreeMap<&'static str, i64>) {
+        self.metrics.set_orphaned_objects(counts);
+    }
+
     pub(super) fn forget(&mut self, subject: &Subject) {
         self.errors.remove(subject);
     }
@@ -198,7 +265,10 @@ impl Report {
         let controller = subject.owner.kind();
         let (machine, network_configuration) = names(subject);
         let namespace = &*subject.key.namespace;
-        for event in events {
+        for mut event in events {
+            if let Some(cluster) = &self.cluster {
+                event.message.push_str(&format!(" (cluster {cluster})"));
+            }
             let (reason, message) = (event.reason, event.message.as_str());
             log_either!(
                 event.severity == Severity::Warning => warn, else info,

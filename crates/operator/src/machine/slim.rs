@@ -1,7 +1,8 @@
 //! Trimming of objects before they are cached.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta, ObservedCondition,
+    KubevirtConfig, Machine, MachineClass, NetworkConfiguration, NetworkNamespace, ObjectMeta,
+    ObservedCondition,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -42,7 +43,12 @@ macro_rules! slim {
     )*};
 }
 
-slim!(Machine, MachineClass, NetworkAttachmentDefinition);
+slim!(
+    KubevirtConfig,
+    Machine,
+    MachineClass,
+    NetworkAttachmentDefinition
+);
 
 impl Slim for NetworkConfiguration {
     type Kept = Self;

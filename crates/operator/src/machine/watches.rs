@@ -1,7 +1,7 @@
 //! Watches of the Machine controller: one entry per kind.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, NetworkNamespace,
+    KubevirtConfig, Machine, MachineClass, NetworkConfiguration, NetworkNamespace,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine, install::KubeVirt},
@@ -17,10 +17,11 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use plan::machine::RemoteCluster;
 use runtime::{
     backoff::Random,
     cache::WatchScope,
-    reflector::{Config, WatchEvent, reflector},
+    reflector::{Config, WatchEvent, WatchFailure, reflector},
 };
 use serde::de::DeserializeOwned;
 
@@ -50,6 +51,24 @@ enum Definer {
     Other(&'static str),
 }
 
+/// Cluster that a kind is watched in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Location {
+    /// The cluster of the Machines.
+    Management,
+    /// The cluster of their virtual machines, which may be the same.
+    Workload,
+}
+
+/// Where objects are watched.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) client: Client,
+    pub(super) scope: WatchScope,
+    /// Selects the objects of Machines.
+    pub(super) children: String,
+}
+
 /// Properties of a watched kind.
 struct WatchedKind {
     /// Plural resource name, for probes and logs.
@@ -60,7 +79,8 @@ struct WatchedKind {
     /// Whether the watch spans the cluster even if the operator is restricted to namespaces:
     /// cluster-scoped kinds, and KubeVirt resources, which are in KubeVirt's namespace.
     is_cluster_wide: bool,
-    start: fn(Client, &WatchScope, u64) -> BoxStream<'static, KindEvent>,
+    location: Location,
+    start: fn(Source, u64) -> BoxStream<'static, KindEvent>,
 }
 
 /// Declares the watched kinds: the variant of [`Watched`], the variant of [`KindEvent`] with the type of
@@ -85,6 +105,15 @@ macro_rules! watched_kinds {
 
         impl_kind_events!(KindEvent: $($event),*);
 
+        impl KindEvent {
+            /// Whether the watch failed or works again, if the event says so.
+            pub(super) fn health(&self) -> Option<Result<(), &WatchFailure>> {
+                match self {
+                    $(Self::$event(change) => change.health(),)*
+                }
+            }
+        }
+
         impl Watched {
             pub(super) const ALL: [Self; [$(Self::$watched),*].len()] = [$(Self::$watched),*];
 
@@ -103,22 +132,43 @@ watched_kinds! {
         definer: Definer::Kubernetes,
         is_required: true,
         is_cluster_wide: true,
-        start: |client, _, seed| metadata(Api::all(client), seed, KindEvent::Definition),
+        location: Location::Management,
+        start: |source, seed| metadata(Api::all(source.client), seed, KindEvent::Definition),
+    };
+    RemoteDefinitions: RemoteDefinition(Definition) = WatchedKind {
+        name: "customresourcedefinitions of the cluster",
+        definer: Definer::Kubernetes,
+        is_required: false,
+        is_cluster_wide: true,
+        location: Location::Workload,
+        start: |source, seed| metadata(Api::all(source.client), seed, KindEvent::RemoteDefinition),
+    };
+    Configs: Config(KubevirtConfig) = WatchedKind {
+        name: "kubevirtconfigs",
+        definer: Definer::Other("kubevirtconfigs.vitistack.io"),
+        is_required: false,
+        is_cluster_wide: true,
+        location: Location::Management,
+        start: |source, seed| {
+            objects::<KubevirtConfig>(Api::all(source.client), None, seed, KindEvent::Config)
+        },
     };
     Machines: Machine(Machine) = WatchedKind {
         name: "machines",
         definer: Definer::Vitistack("machines.vitistack.io"),
         is_required: true,
         is_cluster_wide: false,
-        start: |client, scope, seed| machines(in_scope(client, scope), seed),
+        location: Location::Management,
+        start: |source, seed| machines(in_scope(&source), seed),
     };
     Networks: Network(NetworkConfiguration) = WatchedKind {
         name: "networkconfigurations",
         definer: Definer::Vitistack("networkconfigurations.vitistack.io"),
         is_required: true,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
-            objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, KindEvent::Network)
+        location: Location::Management,
+        start: |source, seed| {
+            objects::<NetworkConfiguration>(in_scope(&source), None, seed, KindEvent::Network)
         },
     };
     NetworkNamespaces: NetworkNamespace(NetworkNamespace) = WatchedKind {
@@ -126,9 +176,10 @@ watched_kinds! {
         definer: Definer::Other("networknamespaces.vitistack.io"),
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
+        location: Location::Management,
+        start: |source, seed| {
             objects::<NetworkNamespace>(
-                in_scope(client, scope),
+                in_scope(&source),
                 None,
                 seed,
                 KindEvent::NetworkNamespace,
@@ -140,8 +191,9 @@ watched_kinds! {
         definer: Definer::Vitistack("machineclasses.vitistack.io"),
         is_required: true,
         is_cluster_wide: true,
-        start: |client, _, seed| {
-            objects::<MachineClass>(Api::all(client), None, seed, KindEvent::Class)
+        location: Location::Management,
+        start: |source, seed| {
+            objects::<MachineClass>(Api::all(source.client), None, seed, KindEvent::Class)
         },
     };
     StorageClasses: StorageClass(StorageClass) = WatchedKind {
@@ -149,8 +201,9 @@ watched_kinds! {
         definer: Definer::Kubernetes,
         is_required: true,
         is_cluster_wide: true,
-        start: |client, _, seed| {
-            objects::<StorageClass>(Api::all(client), None, seed, KindEvent::StorageClass)
+        location: Location::Workload,
+        start: |source, seed| {
+            objects::<StorageClass>(Api::all(source.client), None, seed, KindEvent::StorageClass)
         },
     };
     Attachments: Attachment(NetworkAttachmentDefinition) = WatchedKind {
@@ -158,10 +211,11 @@ watched_kinds! {
         definer: Definer::Other("network-attachment-definitions.k8s.cni.cncf.io"),
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
+        location: Location::Workload,
+        start: |source, seed| {
             // Machines also use definitions of VLANs that someone else created.
             objects::<NetworkAttachmentDefinition>(
-                in_scope(client, scope),
+                in_scope(&source),
                 None,
                 seed,
                 KindEvent::Attachment,
@@ -173,12 +227,9 @@ watched_kinds! {
         definer: Definer::Other("virtualmachines.kubevirt.io"),
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
-            managed::<ObservedVirtualMachine>(
-                in_scope(client, scope),
-                seed,
-                KindEvent::VirtualMachine,
-            )
+        location: Location::Workload,
+        start: |source, seed| {
+            managed::<ObservedVirtualMachine>(&source, seed, KindEvent::VirtualMachine)
         },
     };
     Instances: Instance(Packed<ObservedInstance>) = WatchedKind {
@@ -186,8 +237,9 @@ watched_kinds! {
         definer: Definer::Other("virtualmachineinstances.kubevirt.io"),
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
-            managed::<ObservedInstance>(in_scope(client, scope), seed, KindEvent::Instance)
+        location: Location::Workload,
+        start: |source, seed| {
+            managed::<ObservedInstance>(&source, seed, KindEvent::Instance)
         },
     };
     Claims: Claim(Packed<ObservedClaim>) = WatchedKind {
@@ -195,8 +247,9 @@ watched_kinds! {
         definer: Definer::Kubernetes,
         is_required: true,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
-            managed::<ObservedClaim>(in_scope(client, scope), seed, KindEvent::Claim)
+        location: Location::Workload,
+        start: |source, seed| {
+            managed::<ObservedClaim>(&source, seed, KindEvent::Claim)
         },
     };
     DataVolumes: DataVolume(Packed<ObservedDataVolume>) = WatchedKind {
@@ -204,8 +257,9 @@ watched_kinds! {
         definer: Definer::Other("datavolumes.cdi.kubevirt.io"),
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| {
-            managed::<ObservedDataVolume>(in_scope(client, scope), seed, KindEvent::DataVolume)
+        location: Location::Workload,
+        start: |source, seed| {
+            managed::<ObservedDataVolume>(&source, seed, KindEvent::DataVolume)
         },
     };
     Quotas: Quota(Quota) = WatchedKind {
@@ -213,21 +267,24 @@ watched_kinds! {
         definer: Definer::Kubernetes,
         is_required: true,
         is_cluster_wide: false,
-        start: |client, scope, seed| metadata(in_scope(client, scope), seed, KindEvent::Quota),
+        location: Location::Workload,
+        start: |source, seed| metadata(in_scope(&source), seed, KindEvent::Quota),
     };
     Installations: Installation(Installation) = WatchedKind {
         name: "kubevirts",
         definer: Definer::Other("kubevirts.kubevirt.io"),
         is_required: false,
         is_cluster_wide: true,
-        start: |client, _, seed| metadata(Api::all(client), seed, KindEvent::Installation),
+        location: Location::Workload,
+        start: |source, seed| metadata(Api::all(source.client), seed, KindEvent::Installation),
     };
     Secrets: Secret(WatchedSecret) = WatchedKind {
         name: "secrets",
         definer: Definer::Kubernetes,
         is_required: false,
         is_cluster_wide: false,
-        start: |client, scope, seed| secrets(in_scope(client, scope), seed),
+        location: Location::Workload,
+        start: |source, seed| secrets(&source, seed),
     };
 }
 
@@ -261,43 +318,65 @@ impl Watched {
         self.kind().is_cluster_wide
     }
 
+    pub(super) fn location(self) -> Location {
+        self.kind().location
+    }
+
     /// Watches the kind in these scopes, with one connection each.
     pub(super) fn start(
         self,
         client: &Client,
+        children: &str,
         scopes: &[WatchScope],
         seed: u64,
     ) -> BoxStream<'static, (WatchScope, KindEvent)> {
+        let source = |scope: &WatchScope| Source {
+            client: client.clone(),
+            scope: scope.clone(),
+            children: children.to_owned(),
+        };
         if self.is_cluster_wide() {
-            return self.start_one(client, &WatchScope::Cluster, seed);
+            return self.start_one(source(&WatchScope::Cluster), seed);
         }
         let streams = scopes
             .iter()
             .zip(seed..)
-            .map(|(scope, seed)| self.start_one(client, scope, seed));
+            .map(|(scope, seed)| self.start_one(source(scope), seed));
         stream::select_all(streams).boxed()
     }
 
-    fn start_one(
-        self,
-        client: &Client,
-        scope: &WatchScope,
-        seed: u64,
-    ) -> BoxStream<'static, (WatchScope, KindEvent)> {
-        let events = (self.kind().start)(client.clone(), scope, seed);
-        let scope = scope.clone();
+    fn start_one(self, source: Source, seed: u64) -> BoxStream<'static, (WatchScope, KindEvent)> {
+        let scope = source.scope.clone();
+        let events = (self.kind().start)(source, seed);
         events.map(move |event| (scope.clone(), event)).boxed()
     }
 }
 
-fn in_scope<T>(client: Client, scope: &WatchScope) -> Api<T>
+fn in_scope<T>(source: &Source) -> Api<T>
 where
     T: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
-    match scope {
+    let client = source.client.clone();
+    match &source.scope {
         WatchScope::Cluster => Api::all(client),
         WatchScope::Namespace(namespace) => Api::namespaced(client, namespace),
     }
+}
+
+/// Selector of the objects of Machines, in their own cluster or in another.
+pub(super) fn children_of(cluster: Option<&RemoteCluster>) -> String {
+    let managed_by = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
+    let Some(cluster) = cluster else {
+        // Those of Machines in another cluster belong to the operator there.
+        return format!("{managed_by},!{}", labels::WORKLOAD_CLUSTER);
+    };
+    let managed_from = cluster.managed_from.as_deref().unwrap_or_default();
+    format!(
+        "{managed_by},{}={},{}={managed_from}",
+        labels::WORKLOAD_CLUSTER,
+        cluster.name,
+        labels::MANAGED_FROM
+    )
 }
 
 /// Watches Machines; large cloud-init data is left out.
@@ -308,9 +387,10 @@ fn machines(api: Api<Machine>, seed: u64) -> BoxStream<'static, KindEvent> {
 }
 
 /// Watches the metadata of Secrets with the operator's label.
-fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static, KindEvent> {
+fn secrets(source: &Source, seed: u64) -> BoxStream<'static, KindEvent> {
+    let api: Api<PartialObjectMeta<Secret>> = in_scope(source);
     let config = Config {
-        label_selector: Some(managed_by_selector()),
+        label_selector: Some(source.children.clone()),
         metadata_only: true,
         ..Config::default()
     };
@@ -321,20 +401,25 @@ fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static,
     .boxed()
 }
 
-fn managed_by_selector() -> String {
-    format!("{}={}", labels::MANAGED_BY, labels::MANAGER)
-}
-
 /// Watches objects with the operator's label.
 fn managed<T>(
-    api: Api<T>,
+    source: &Source,
     seed: u64,
     event: fn(WatchEvent<T::Kept>) -> KindEvent,
 ) -> BoxStream<'static, KindEvent>
 where
-    T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
+    T: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Slim<Kept: Send>
+        + DeserializeOwned
+        + Send
+        + 'static,
 {
-    objects(api, Some(managed_by_selector()), seed, event)
+    objects(
+        in_scope::<T>(source),
+        Some(source.children.clone()),
+        seed,
+        event,
+    )
 }
 
 fn objects<T>(

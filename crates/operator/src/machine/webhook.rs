@@ -97,15 +97,23 @@ impl Webhook {
         let namespace = new.metadata.namespace.clone().unwrap_or_default();
         let machine = new.clone();
         let facts = self.query(Some(&namespace), move |caches| {
-            caches.facts_of_machine(&machine)
+            let facts = caches.facts_of_machine(&machine)?;
+            Some((facts, caches.is_elsewhere(&machine)))
         });
+        let mut is_elsewhere = false;
         let (mut facts, unchecked) = match facts.await {
-            Ok(Some(facts)) => (facts, None),
+            Ok(Some((facts, elsewhere))) => {
+                is_elsewhere = elsewhere;
+                (facts, None)
+            }
             Ok(None) => return Ok(Verdict::default()),
             // A spec that contradicts itself is refused without facts, too.
             Err(unchecked) => (machine::ReviewContext::default(), Some(unchecked)),
         };
-        let completed = self.live.complete(old.as_ref(), &new, &mut facts).await;
+        let completed = self
+            .live
+            .complete(old.as_ref(), &new, is_elsewhere, &mut facts)
+            .await;
         let unchecked = unchecked.or(completed.err());
         let mut verdict = machine::review(old.as_ref(), &new, &facts);
         if let Some(unchecked) = unchecked {

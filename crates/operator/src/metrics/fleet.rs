@@ -5,10 +5,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus_client::{encoding::EncodeLabelSet, metrics::histogram::Histogram};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, histogram::Histogram},
+};
 use runtime::metrics::GaugeSet;
 
-use super::{Metrics, StorageClass, register::Registrar};
+use super::{Cluster, Metrics, StorageClass, register::Registrar};
 
 /// A guest starts in seconds from an existing disk, and in minutes when its image is imported.
 const START_BUCKETS: [f64; 12] = [
@@ -26,22 +29,28 @@ pub struct PendingClaims {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Phase {
     phase: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Wait {
     waits_for: &'static str,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 /// Not `namespace`: Prometheus sets that label to the operator's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct MachineNamespace {
     machine_namespace: String,
+    #[prometheus(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    start_duration: Histogram,
+    start_duration: Family<Cluster, Histogram>,
     phase_oldest: GaugeSet<Phase>,
     wait_oldest: GaugeSet<Wait>,
     claims_pending: GaugeSet<StorageClass>,
@@ -53,23 +62,32 @@ impl Metrics {
     /// Counts a guest that runs for the first time, this long after its Machine was created.
     pub fn machine_started(&self, duration: Duration) {
         let started = &self.series.fleet.start_duration;
+        let started = started.get_or_create(&self.cluster);
         started.observe(duration.as_secs_f64());
     }
 
     /// Replaces, by phase, since when the Machine that has been in it for longest is in it, in Unix
     /// seconds.
     pub fn set_oldest_in_phase(&self, since: &BTreeMap<&'static str, i64>) {
-        let since = since.iter().map(|(phase, since)| (Phase { phase }, *since));
-        self.series.fleet.phase_oldest.replace(since);
+        let since = since.iter().map(|(phase, since)| {
+            let cluster = self.cluster.clone();
+            (Phase { phase, cluster }, *since)
+        });
+        let is_own = |labels: &Phase| labels.cluster == self.cluster;
+        let oldest = &self.series.fleet.phase_oldest;
+        oldest.replace_part(since, i64::min, is_own);
     }
 
     /// Replaces, by what Machines wait for, since when the one that has waited for longest waits, in
     /// Unix seconds.
     pub fn set_oldest_waiting(&self, since: &BTreeMap<&'static str, i64>) {
-        let since = since
-            .iter()
-            .map(|(waits_for, since)| (Wait { waits_for }, *since));
-        self.series.fleet.wait_oldest.replace(since);
+        let since = since.iter().map(|(waits_for, since)| {
+            let cluster = self.cluster.clone();
+            (Wait { waits_for, cluster }, *since)
+        });
+        let is_own = |labels: &Wait| labels.cluster == self.cluster;
+        let oldest = &self.series.fleet.wait_oldest;
+        oldest.replace_part(since, i64::min, is_own);
     }
 
     /// Replaces the claims that are not bound, by storage class.
@@ -78,7 +96,12 @@ impl Metrics {
             .iter()
             .map(|(class, pending)| {
                 let storage_class = self.names.storage_classes.label(class);
-                (StorageClass { storage_class }, *pending)
+                let cluster = self.cluster.clone();
+                let labels = StorageClass {
+                    storage_class,
+                    cluster,
+                };
+                (labels, *pending)
             })
             .collect();
         let counts = pending
@@ -88,8 +111,10 @@ impl Metrics {
             .iter()
             .map(|(class, pending)| (class.clone(), pending.since));
         let series = &self.series.fleet;
-        series.claims_pending.replace(counts);
-        series.claim_oldest.replace_merged(since, i64::min);
+        let is_own = |labels: &StorageClass| labels.cluster == self.cluster;
+        let pending = &series.claims_pending;
+        pending.replace_part(counts, i64::saturating_add, is_own);
+        series.claim_oldest.replace_part(since, i64::min, is_own);
     }
 
     /// Replaces the numbers of disks whose Machine is gone, by namespace.
@@ -97,21 +122,30 @@ impl Metrics {
         let namespaces = &self.names.machine_namespaces;
         namespaces.retain(|name| counts.contains_key(name));
         let counts = counts.iter().map(|(namespace, count)| {
-            let machine_namespace = namespaces.label(namespace);
-            (MachineNamespace { machine_namespace }, *count)
+            let labels = MachineNamespace {
+                machine_namespace: namespaces.label(namespace),
+                cluster: self.cluster.clone(),
+            };
+            (labels, *count)
         });
-        self.series.fleet.orphaned_disks.replace(counts);
+        let is_own = |labels: &MachineNamespace| labels.cluster == self.cluster;
+        let disks = &self.series.fleet.orphaned_disks;
+        disks.replace_part(counts, i64::saturating_add, is_own);
     }
 }
 
 impl Series {
     pub(super) fn new(operator: &mut Registrar<'_>) -> Self {
         Self {
-            start_duration: operator.add(
-                "machine_start_duration_seconds",
-                "Time from the creation of a Machine until its guest runs for the first time",
-                Histogram::new(START_BUCKETS),
-            ),
+            start_duration: {
+                let durations: Family<Cluster, Histogram> = operator.histograms(
+                    "machine_start_duration_seconds",
+                    "Time from the creation of a Machine until its guest runs for the first time",
+                    || Histogram::new(START_BUCKETS),
+                );
+                drop(durations.get_or_create(&Cluster::default()));
+                durations
+            },
             phase_oldest: operator.metric(
                 "machine_phase_oldest_timestamp_seconds",
                 "Since when the Machine that has been in a phase for longest is in it without progress",

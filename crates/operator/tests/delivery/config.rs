@@ -268,6 +268,7 @@ fn every_setting_is_in_the_manifest_or_left_out_on_purpose() {
             "WATCH_NAMESPACES",
             "CLONE_SOURCE_NAMESPACES",
             "MACHINE_PROVIDER",
+            "KUBEVIRT_CONFIG",
             "WEBHOOK_CERTIFICATES",
             "WEBHOOK_SERVICE",
             "WEBHOOK_CONFIGURATION",

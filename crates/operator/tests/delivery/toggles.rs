@@ -76,6 +76,7 @@ const CASES: &[Case] = &[
     Case("passedOnAnnotations", "[example.com/ticket]", MANAGER, "container env PASSED_ON_ANNOTATIONS", r#""example.com/ticket""#),
     Case("cloneSourceNamespaces", "[images]", MANAGER, "container env CLONE_SOURCE_NAMESPACES", r#""images""#),
     Case("machineProvider", "kubevirt-east", MANAGER, "container env MACHINE_PROVIDER", r#""kubevirt-east""#),
+    Case("kubevirtConfig", "east", MANAGER, "container env KUBEVIRT_CONFIG", r#""east""#),
     Case("watchSecrets", "false", MANAGER, "container env WATCH_SECRETS", r#""false""#),
     Case("leaderElection", "false", MANAGER, "/spec/strategy/type", r#""Recreate""#),
     Case("clientQps", "2000000", MANAGER, "container env CLIENT_QPS", r#""2000000""#),

@@ -160,6 +160,8 @@ fn rights_for_some_namespaces_are_a_subset_of_the_cluster_wide_rights() {
         .collect();
     let of_the_cluster = [
         "customresourcedefinitions",
+        "kubevirtconfigs",
+        "kubevirtconfigs/status",
         "kubevirts",
         "machineclasses",
         "machineproviders",

@@ -29,6 +29,9 @@ pub(crate) fn machine_operator() -> Metrics {
     metrics.set_pending_claims(&[("standard".into(), pending)].into());
     metrics.set_orphaned_disks(&[("shop".into(), 1)].into());
     metrics.set_unserved_fields("machines.vitistack.io", 1);
+    let east = metrics.of_cluster("east");
+    east.set_cluster_reachable(Some(true));
+    east.set_orphaned_objects(&[("VirtualMachine", 1)].into());
     metrics
 }
 

@@ -43,7 +43,7 @@ fn every_option_is_documented() {
             "{named} is missing in docs/sandbox.md"
         );
     }
-    assert_eq!(documented.len(), 10);
+    assert_eq!(documented.len(), 11);
 }
 
 #[test]

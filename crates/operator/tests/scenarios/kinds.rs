@@ -10,6 +10,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
         "NetworkConfiguration" => ("vitistack.io", "v1alpha1", "networkconfigurations"),
         "MachineProvider" => ("vitistack.io", "v1alpha1", "machineproviders"),
+        "KubevirtConfig" => ("vitistack.io", "v1alpha1", "kubevirtconfigs"),
         "NetworkNamespace" => ("vitistack.io", "v1alpha1", "networknamespaces"),
         "KubernetesCluster" => ("vitistack.io", "v1alpha1", "kubernetesclusters"),
         "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
@@ -50,6 +51,7 @@ pub(crate) fn is_cluster_scoped(kind: &str) -> bool {
         kind,
         "MachineClass"
             | "MachineProvider"
+            | "KubevirtConfig"
             | "Node"
             | "Namespace"
             | "StorageClass"

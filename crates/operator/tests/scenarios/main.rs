@@ -27,6 +27,7 @@ mod adoption;
 mod children;
 mod classes;
 mod cloud_init;
+mod clusters;
 mod costs;
 mod creation;
 mod data_loss;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Method;
-use kubevirt_operator::machine::{CacheQueries, Operator};
+use kubevirt_operator::machine::{CacheQueries, Operator, RemoteAccess};
 use kubevirt_operator::metrics::Metrics;
 use runtime::{
     backoff::Random,
@@ -370,6 +370,7 @@ impl Member {
         let operator = Operator {
             client: client(election.fence(), calls.clone()),
             lookups: client(Fence::open(), Arc::default()),
+            remote: RemoteAccess::new(election.fence(), Limits::UNLIMITED),
             options: scenario.options(),
             clock,
             metrics: Metrics::new("test"),

@@ -222,6 +222,7 @@ impl Scenario {
             clone_source_namespaces: ["golden-images".to_owned()].into(),
             passed_on: PassedOn::none(),
             provider: Provider::default(),
+            kubevirt_config: None,
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,

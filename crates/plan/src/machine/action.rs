@@ -18,9 +18,12 @@ pub type Step = crate::Step<Action>;
 pub enum Action {
     /// Adds our finalizer to the reconciled resource.
     AddFinalizer,
+    /// Adds our finalizer and the one that records the cluster of the virtual machine, and names the cluster
+    /// in the annotation that other programs read if no user did.
+    Place { cluster: String, annotate: bool },
     /// Replaces the finalizer of the operator that the Viti stack had before by ours.
     ReplaceFormerFinalizer,
-    /// Removes our finalizer from the reconciled resource.
+    /// Removes our finalizers from the reconciled resource.
     RemoveFinalizer,
     /// Applies the operator's fields of the reconciled NetworkConfiguration: its finalizer, and the provider
     /// by which operators that allocate addresses skip it.
@@ -170,6 +173,7 @@ impl Action {
     pub fn describe(&self) -> String {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),
+            Self::Place { cluster, .. } => format!("Recording cluster {cluster}"),
             Self::ReplaceFormerFinalizer => {
                 "Replacing the finalizer of another operator".to_owned()
             }

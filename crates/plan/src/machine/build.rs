@@ -18,13 +18,13 @@ use api::{
     cdi::DataVolume,
     core::{PersistentVolumeClaim, Secret},
     kubevirt::VirtualMachine,
-    labels,
     multus::NetworkAttachmentDefinition,
 };
+pub(super) use networks::remote_definition;
 pub use networks::{attachment_definition, vlan_definition};
 use serde::Serialize;
 
-use super::{Identity, ResolvedMachine};
+use super::{Identity, ResolvedMachine, cluster::child_labels};
 
 /// The desired objects of a Machine, in the order in which they are needed.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,9 +78,11 @@ fn labelled(machine: &Identity, name: String, labels: BTreeMap<String, String>) 
         name: Some(name),
         namespace: machine.namespace.clone(),
         labels: Some(labels),
+        // The garbage collector of another cluster would delete the object.
         owner_references: machine
             .uid
             .as_ref()
+            .filter(|_| machine.cluster.is_none())
             .map(|uid| vec![owner("Machine", machine.name.clone(), uid.clone())]),
         ..ObjectMeta::default()
     }
@@ -88,8 +90,7 @@ fn labelled(machine: &Identity, name: String, labels: BTreeMap<String, String>) 
 
 /// Adds the labels that select all children of a Machine.
 fn add_child_labels(labels: &mut BTreeMap<String, String>, machine: &Identity) {
-    labels.insert(labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned());
-    labels.insert(labels::MACHINE.to_owned(), machine.name.clone());
+    labels.extend(child_labels(machine));
 }
 
 fn owner(kind: &str, name: String, uid: String) -> OwnerReference {

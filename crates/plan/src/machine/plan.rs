@@ -48,6 +48,7 @@ use self::{
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
+    cluster,
     digest_key::Digest,
     elided, protection,
     status::{self, ClassMismatch, Resolved, StatusInput},
@@ -209,7 +210,7 @@ impl PlanBuilder {
         if let Stage::Adopt(_) | Stage::Keep | Stage::Apply = stage
             && !observed.installed.kubevirt
         {
-            self.obstacles.push(kubevirt_is_missing());
+            self.obstacles.push(kubevirt_is_missing(observed));
             return;
         }
         match stage {
@@ -230,7 +231,7 @@ impl PlanBuilder {
         self.keeps_observed_generation = !removal_records.is_empty();
         self.steps.extend(removal_records);
         if !observed.installed.kubevirt {
-            self.obstacles.push(kubevirt_is_missing());
+            self.obstacles.push(kubevirt_is_missing(observed));
             return;
         }
         if observed.installed.kubevirt_is_removed {
@@ -256,8 +257,11 @@ impl PlanBuilder {
                 self.obstacles.push(obstacle);
             }
         }
-        self.steps
-            .extend(networks::definitions(observed, objects.attachments));
+        self.steps.extend(networks::definitions(
+            observed,
+            machine,
+            objects.attachments,
+        ));
         let disks = disks::reconcile(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
         self.obstacles.extend(disks.obstacles);
@@ -331,6 +335,10 @@ impl PlanBuilder {
 
     /// Adds the finalizer before anything is created for the Machine.
     fn ensure_finalizer(&mut self, observed: &Observed<'_>) {
+        if observed.surroundings.cluster.is_some() {
+            self.steps.extend(cluster::place(observed));
+            return;
+        }
         let finalizers = observed.machine.metadata.finalizers.as_deref();
         let mut finalizers = finalizers.unwrap_or_default().iter();
         if !finalizers.any(|found| found == labels::FINALIZER) {
@@ -397,11 +405,11 @@ impl PlanBuilder {
     }
 }
 
-fn kubevirt_is_missing() -> Obstacle {
+fn kubevirt_is_missing(observed: &Observed<'_>) -> Obstacle {
     Obstacle::error(
         Part::VirtualMachine,
         ErrorType::KubeVirtApiError,
-        "KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine",
+        status::kubevirt_is_missing(observed),
     )
 }
 

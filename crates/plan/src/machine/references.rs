@@ -89,7 +89,7 @@ impl References {
     }
 
     /// The objects that refer to a claim.
-    pub(super) fn users(&self, claim: &str) -> impl Iterator<Item = (Kind, &str)> {
+    pub fn users(&self, claim: &str) -> impl Iterator<Item = (Kind, &str)> {
         let users = self.users.get(claim).into_iter().flatten();
         users.map(|(kind, name)| (*kind, name.as_str()))
     }

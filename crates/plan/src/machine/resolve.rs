@@ -95,7 +95,7 @@ pub fn resolve(
         backup: _,
     } = &machine.spec;
     let mut findings = Findings::default();
-    let identity = identity(machine);
+    let identity = identity(machine, surroundings);
     let vm_name = vm_name(machine, &mut findings);
     let sizing = sizing::resolve(&machine.spec, surroundings, &mut findings);
     let (mut interfaces, network_namespace) = networks::resolve(
@@ -163,7 +163,7 @@ pub fn resolve(
                 identity,
                 vm_name,
                 labels,
-                annotations: passed_on(annotations, annotation_patterns),
+                annotations: of_cluster(passed_on(annotations, annotation_patterns), surroundings),
                 vm_annotations,
                 sizing: sizing.source,
                 cpu: sizing.cpu,
@@ -208,7 +208,7 @@ pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline
         machine.spec.disks.as_deref().unwrap_or_default(),
         sizing.as_ref(),
         is_of_stack(&machine.spec),
-        &identity(machine),
+        &identity(machine, surroundings),
         surroundings,
         &mut findings,
     );
@@ -256,11 +256,12 @@ fn is_of_stack(spec: &MachineSpec) -> bool {
     spec.network.is_some() || spec.os.is_some()
 }
 
-fn identity(machine: &Machine) -> Identity {
+fn identity(machine: &Machine, surroundings: &Surroundings) -> Identity {
     Identity {
         name: machine.metadata.name.clone().unwrap_or_default(),
         namespace: machine.metadata.namespace.clone(),
         uid: machine.metadata.uid.clone(),
+        cluster: surroundings.cluster.clone(),
     }
 }
 
@@ -318,6 +319,17 @@ fn named_by(
 /// Whether a label or annotation neither switches something on nor has a name of the operator.
 fn is_the_users(key: &str) -> bool {
     !is_switch(key) && !labels::RESERVED.contains(&key)
+}
+
+/// The annotations to copy. The operator itself may add the name of another cluster later.
+fn of_cluster(
+    mut annotations: BTreeMap<String, String>,
+    surroundings: &Surroundings,
+) -> BTreeMap<String, String> {
+    if surroundings.cluster.is_some() {
+        annotations.remove(labels::KUBEVIRT_CONFIG);
+    }
+    annotations
 }
 
 /// The first name that occurs twice, with its index.

@@ -8,6 +8,7 @@ use api::{
     kubevirt::CpuTopology,
 };
 
+use super::RemoteCluster;
 use crate::{Quantity, naming};
 
 /// A Machine in which nothing is implicit.
@@ -81,6 +82,8 @@ pub struct Identity {
     pub namespace: Option<String>,
     /// Absent only offline.
     pub uid: Option<String>,
+    /// The cluster of its objects, if it is not the Machine's own.
+    pub cluster: Option<RemoteCluster>,
 }
 
 /// Source of a size.

@@ -11,7 +11,10 @@ use api::{Time, core::StorageClass, labels};
 use serde_json::{Map, Value, json};
 
 use self::view::View;
-use super::{Action, Installed, Kind, Known, MetadataChange, Object, Provider};
+use super::{
+    Action, Installed, Kind, Known, MetadataChange, Object, Provider, RemoteCluster,
+    cluster_finalizer,
+};
 use crate::{
     Id,
     simulation::{Server, ServerError, Written},
@@ -26,6 +29,8 @@ pub struct Simulation {
     installed: Installed,
     /// UIDs of claims that do not exist, by Machine.
     lost_claims: BTreeMap<Id, BTreeSet<String>>,
+    /// The cluster of the virtual machines, if it is another than that of the Machines.
+    cluster: Option<RemoteCluster>,
 }
 
 /// Identity of a Machine.
@@ -95,7 +100,14 @@ impl Simulation {
             storage_classes,
             installed,
             lost_claims: BTreeMap::new(),
+            cluster: None,
         }
+    }
+
+    /// Simulates Machines with virtual machines in another cluster.
+    #[must_use]
+    pub fn in_cluster(self, cluster: Option<RemoteCluster>) -> Self {
+        Self { cluster, ..self }
     }
 
     pub fn objects(&self) -> &BTreeMap<Id, Value> {
@@ -178,9 +190,22 @@ impl Simulation {
                     finalizers.push(labels::FINALIZER.into());
                 }
             }),
+            Action::Place { cluster, annotate } => self.server.update(subject, |object| {
+                add_finalizer(object, subject);
+                if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+                    finalizers.push(cluster_finalizer(cluster).into());
+                }
+                if *annotate {
+                    object["metadata"]["annotations"][labels::KUBEVIRT_CONFIG] =
+                        cluster.as_str().into();
+                }
+            }),
             Action::RemoveFinalizer => self.server.update(subject, |object| {
                 if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
-                    finalizers.retain(|name| name != finalizer(subject));
+                    finalizers.retain(|name| {
+                        let is_cluster = |it: &str| it.starts_with(labels::CLUSTER_FINALIZER);
+                        name != finalizer(subject) && !name.as_str().is_some_and(is_cluster)
+                    });
                 }
             }),
             Action::Create(object) | Action::Recreate(object) => {

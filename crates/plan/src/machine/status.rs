@@ -27,6 +27,7 @@ mod view;
 mod volumes;
 
 pub use self::addresses::{trim_addresses, trim_ledger};
+pub(crate) use self::reason::{CLUSTER_UNKNOWN, CLUSTER_UNREACHABLE, READY};
 
 use std::{borrow::Cow, time::Duration};
 
@@ -47,7 +48,7 @@ use self::{
     view::View,
 };
 use super::{
-    Observed, Obstacle, ResolvedMachine, SpecError,
+    Observed, Obstacle, ResolvedMachine, SpecError, cluster,
     plan::{adoption::KeptSpec, ledger, record},
 };
 use crate::{
@@ -59,6 +60,14 @@ use crate::{
 pub(super) fn kubevirt_is_removed() -> &'static str {
     "KubeVirt is being removed, so nothing is created or started: the Machine continues by itself \
      once KubeVirt is installed again"
+}
+
+/// The message while KubeVirt is missing.
+pub(super) fn kubevirt_is_missing(observed: &Observed<'_>) -> String {
+    format!(
+        "KubeVirt is not installed in {}: install it, and the operator continues with the Machine",
+        cluster::described(observed)
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -365,7 +374,7 @@ fn storage_condition(status: Option<&MachineStatus>) -> Option<&Condition> {
 impl ReadyReport {
     fn condition(&self) -> ConditionUpdate {
         ConditionUpdate {
-            type_: reason::READY,
+            type_: READY,
             is_true: self.ready,
             reason: self.reason,
             message: self.message.clone(),

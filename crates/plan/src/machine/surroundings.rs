@@ -11,7 +11,10 @@ use api::{
     core::{ConfigMap, ObservedClaim, Secret, StorageClass},
 };
 
-use super::{Attachment, CloudInitSource, PassedOn, Provider, SourceKind, disk_name::disk_name};
+use super::{
+    Attachment, CloudInitSource, PassedOn, Provider, RemoteCluster, SourceKind,
+    disk_name::disk_name,
+};
 use crate::served_fields::ServedFields;
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -39,6 +42,8 @@ pub struct Surroundings {
     pub provider: Provider,
     /// Fields that the API server stores.
     pub served: ServedFields,
+    /// The cluster of the Machine's objects, if it is not the Machine's own.
+    pub cluster: Option<RemoteCluster>,
 }
 
 /// What is known of an interface from existing objects: it keeps them.

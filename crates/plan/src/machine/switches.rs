@@ -2,7 +2,7 @@
 
 use api::{Machine, ObjectMeta, labels};
 
-use super::{Note, PassedOn};
+use super::{Note, PassedOn, cluster::ignored_annotations};
 
 /// All switches with the value `"true"`.
 const SWITCHES: [&str; 4] = [
@@ -49,7 +49,8 @@ pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
 
 /// Whether an annotation is for the operator and not copied to the virtual machine.
 pub(super) fn is_switch(name: &str) -> bool {
-    SWITCHES.contains(&name) || [labels::ADOPT, labels::RECREATE_DISK].contains(&name)
+    SWITCHES.contains(&name)
+        || [labels::ADOPT, labels::RECREATE_DISK, labels::RELEASE].contains(&name)
 }
 
 /// Warnings about switches with a value that has no effect.
@@ -71,7 +72,7 @@ pub fn ignored_switches(machine: &Machine) -> Vec<Note> {
         let path = format!("metadata.annotations[{name}]");
         Some(Note { path, message })
     });
-    switches.collect()
+    switches.chain(ignored_annotations(machine)).collect()
 }
 
 /// Why a value of [`labels::RECREATE_DISK`] has no effect, unless it lists UIDs.

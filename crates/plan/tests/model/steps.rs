@@ -123,8 +123,10 @@ impl Model {
                     Answer::Absent(slot)
                 })
             }
-            // The model has no NetworkConfigurations, and no annotation that asks for an adoption.
+            // The model has no NetworkConfigurations, one cluster, and no annotation that asks for an
+            // adoption.
             Action::ApplyNetwork { .. }
+            | Action::Place { .. }
             | Action::ReplaceFormerFinalizer
             | Action::LabelAdopted { .. }
             | Action::WriteSecret(_)

@@ -109,7 +109,7 @@ async fn load(paths: &[PathBuf]) -> Result<Config, ConnectError> {
 }
 
 /// A parser's error may quote lines of the file, and with them a token.
-fn reason(error: &KubeconfigError) -> String {
+pub(super) fn reason(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => format!("line {}, column {} is invalid", at.line(), at.column()),

@@ -30,7 +30,13 @@ pub fn expose(registry: &Registry) -> String {
                 text.extend([keyword, name, "_total ", rest, "\n"]);
             }
             _ if line == "# EOF" => {}
-            _ => text.extend([line, "\n"]),
+            // A family without labels.
+            _ => match line.split_once("{} ") {
+                Some((name, value)) if !name.contains(['{', ' ']) => {
+                    text.extend([name, " ", value, "\n"]);
+                }
+                _ => text.extend([line, "\n"]),
+            },
         }
     }
     text

@@ -43,6 +43,16 @@ where
         values: impl IntoIterator<Item = (L, i64)>,
         merge: fn(i64, i64) -> i64,
     ) {
+        self.replace_part(values, merge, |_| true);
+    }
+
+    /// Replaces the values whose labels belong to one part of the set, such as those of one cluster.
+    pub fn replace_part(
+        &self,
+        values: impl IntoIterator<Item = (L, i64)>,
+        merge: fn(i64, i64) -> i64,
+        is_replaced: impl Fn(&L) -> bool,
+    ) {
         let mut merged: BTreeMap<L, i64> = BTreeMap::new();
         for (labels, value) in values {
             merged
@@ -51,11 +61,13 @@ where
                 .or_insert(value);
         }
         let mut current = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
-        for labels in current.drain(..) {
-            if !merged.contains_key(&labels) {
-                self.family.remove(&labels);
+        current.retain(|labels| {
+            let is_kept = !is_replaced(labels);
+            if !is_kept && !merged.contains_key(labels) {
+                self.family.remove(labels);
             }
-        }
+            is_kept
+        });
         for (labels, value) in merged {
             self.family.get_or_create(&labels).set(value);
             current.push(labels);

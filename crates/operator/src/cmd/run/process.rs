@@ -18,7 +18,7 @@ use super::settings::Settings;
 use crate::metrics::Metrics;
 use crate::{
     cmd::process::{DRAIN_TIMEOUT, Endpoint, Failure, Process, listen, serve},
-    machine::{CacheQueries, KeySecret, Operator, Options},
+    machine::{CacheQueries, KeySecret, Operator, Options, RemoteAccess},
     webhook_certificate::CertificateController,
 };
 
@@ -61,13 +61,14 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
     )
     .await?;
     let certificate = Certificate::fallback()?;
+    let limits = Limits::rate(settings.client_qps, settings.client_burst);
     let process = Process {
         config: client::connect(&settings.common.kubeconfig).await?,
         lease: settings
             .common
             .leader_election
             .then(|| (settings.namespace.clone(), LEASE)),
-        limits: Limits::rate(settings.client_qps, settings.client_burst),
+        limits,
         metrics: metrics.clone(),
         health: health.clone(),
     };
@@ -88,11 +89,13 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         let operator = Operator {
             client: start.client,
             lookups: start.open,
+            remote: RemoteAccess::new(start.fence, limits),
             options: Options {
                 namespaces: settings.watch_namespaces.into_iter().collect(),
                 clone_source_namespaces: settings.clone_source_namespaces,
                 passed_on: settings.passed_on,
                 provider: settings.machine_provider,
+                kubevirt_config: settings.kubevirt_config,
                 reconcile_interval: settings.reconcile_interval,
                 concurrency: settings.max_concurrent_reconciles,
                 watch_secrets: settings.watch_secrets,

@@ -15,8 +15,8 @@ use runtime::probes::BindAddress;
 use tracing::info;
 
 use crate::cmd::settings::{
-    Common, CommonFlags, Problem, Reader, boolean, is_label, joined, namespace_name, parsed,
-    provider, rate,
+    Common, CommonFlags, Problem, Reader, boolean, cluster_name, is_label, joined, namespace_name,
+    parsed, provider, rate,
 };
 
 /// Namespace of an operator outside of a pod.
@@ -86,6 +86,11 @@ pub(crate) struct Flags {
     )]
     machine_provider: Option<String>,
 
+    /// KubevirtConfig of the cluster for the virtual machines of Machines that name none [default: the cluster
+    /// of the Machine]
+    #[arg(long, env = "KUBEVIRT_CONFIG", value_name = "NAME")]
+    kubevirt_config: Option<String>,
+
     /// Whether to watch the metadata of Secrets with cloud-init data [default: true]
     #[arg(long, env = "WATCH_SECRETS", value_name = "BOOL")]
     watch_secrets: Option<String>,
@@ -117,6 +122,7 @@ pub(crate) struct Settings {
     pub(crate) clone_source_namespaces: BTreeSet<String>,
     pub(crate) passed_on: PassedOn,
     pub(crate) machine_provider: Provider,
+    pub(crate) kubevirt_config: Option<String>,
     pub(crate) watch_secrets: bool,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
@@ -141,6 +147,7 @@ impl Flags {
             passed_on_labels,
             passed_on_annotations,
             machine_provider,
+            kubevirt_config,
             watch_secrets,
             client_qps,
             client_burst,
@@ -198,6 +205,7 @@ impl Flags {
             machine_provider: reader
                 .read("MACHINE_PROVIDER", machine_provider, provider)
                 .unwrap_or_default(),
+            kubevirt_config: reader.read("KUBEVIRT_CONFIG", kubevirt_config, cluster_name),
             watch_secrets: reader
                 .read("WATCH_SECRETS", watch_secrets, boolean)
                 .unwrap_or(true),
@@ -226,6 +234,7 @@ impl Settings {
             clone_source_namespaces,
             passed_on,
             machine_provider,
+            kubevirt_config,
             watch_secrets,
             client_qps,
             client_burst,
@@ -255,6 +264,7 @@ impl Settings {
             passed_on_labels = %passed_on.labels,
             passed_on_annotations = %passed_on.annotations,
             %machine_provider,
+            kubevirt_config = kubevirt_config.as_deref().unwrap_or_default(),
             watch_secrets,
             %log_level,
             %log_format,

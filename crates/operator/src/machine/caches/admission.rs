@@ -8,7 +8,9 @@ use plan::{
         machine::{self, mac_addresses, virtual_machine},
         machine_class,
     },
-    machine::{CloudInitObjects, Lookup, is_running, snapshot_class_name},
+    machine::{
+        CloudInitObjects, Known, Lookup, Placement, Surroundings, is_running, snapshot_class_name,
+    },
 };
 use runtime::cache::Key;
 use serde::Deserialize;
@@ -46,6 +48,18 @@ impl Caches {
             return None;
         }
         let key = Key::of(&machine.metadata);
+        if self.is_elsewhere(machine) {
+            // What another cluster has is not known here.
+            let surroundings = self.surroundings(&key.namespace, CloudInitObjects::default());
+            return Some(machine::ReviewContext {
+                surroundings: Surroundings {
+                    storage_classes: Known::default(),
+                    ..surroundings
+                },
+                others: self.rivals(&key, machine),
+                ..machine::ReviewContext::default()
+            });
+        }
         let claims = self.claims.by_index(&key);
         let claims = claims.filter_map(|(_, claim)| claim.unpack()).collect();
         // Empty without CDI.
@@ -62,14 +76,24 @@ impl Caches {
         })
     }
 
-    /// Other Machines with the same VirtualMachine name or a MAC address of this one.
+    /// Whether the virtual machine of a Machine is in another cluster.
+    pub(in crate::machine) fn is_elsewhere(&self, machine: &Machine) -> bool {
+        self.home.placement(machine) != Placement::Local
+    }
+
+    /// Other Machines with the same VirtualMachine name in its cluster, or a MAC address of this one.
     fn rivals(&self, key: &Key, machine: &Machine) -> Vec<Arc<Machine>> {
         let vm = Key::new(&key.namespace, virtual_machine(machine));
+        let is_beside =
+            |other: &Machine| self.home.placement(other) == self.home.placement(machine);
         let by_name = self.machines.get(&vm).map(|other| (vm.clone(), other));
+        let by_name = by_name.filter(|(_, other)| is_beside(other));
         let addresses = mac_addresses(machine).map(|address| IndexKey::MacAddress(address.into()));
         let index_keys = addresses.chain([IndexKey::VirtualMachine(vm)]);
         let by_index = index_keys.flat_map(|index_key| {
+            let is_name = matches!(index_key, IndexKey::VirtualMachine(_));
             let found = self.machines.by_index(&index_key);
+            let found = found.filter(move |(_, other)| !is_name || is_beside(other));
             found.map(|(key, other)| (key.clone(), other))
         });
         let rivals: BTreeMap<Key, &Arc<Machine>> = by_index.chain(by_name).collect();

@@ -209,6 +209,7 @@ impl Caches {
             passed_on: self.passed_on.clone(),
             provider: self.provider.clone(),
             served: self.served.clone(),
+            cluster: self.home.remote().cloned(),
         }
     }
 

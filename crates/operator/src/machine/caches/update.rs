@@ -49,8 +49,29 @@ impl Caches {
                     ..Affected::default()
                 }
             }
+            KindEvent::RemoteDefinition(change) => {
+                let changed = self.remote_definitions.apply(scope, change);
+                Affected {
+                    all: !changed.is_empty(),
+                    ..Affected::default()
+                }
+            }
+            KindEvent::Config(change) => {
+                match change.health() {
+                    Some(Err(_)) => self.is_config_watch_failing = true,
+                    Some(Ok(())) => self.is_config_watch_failing = false,
+                    None => {}
+                }
+                let changed = self.configs.apply(scope, change);
+                Affected {
+                    all: changed.iter().any(is_replaced),
+                    ..Affected::default()
+                }
+            }
             KindEvent::Machine(change) => {
-                let Some(change) = change.select(|machine| self.provider.manages(machine)) else {
+                let is_cached =
+                    |machine: &Machine| self.provider.manages(machine) && self.home.keeps(machine);
+                let Some(change) = change.select(is_cached) else {
                     return Affected::default();
                 };
                 let changed = self.machines.apply(scope, change);
@@ -131,7 +152,9 @@ impl Caches {
             Answer::Owner(value) => match subject.owner {
                 Owner::Machine => {
                     let machine = decode::from_value(value).ok();
-                    let machine = machine.filter(|machine| self.provider.manages(machine));
+                    let machine = machine.filter(|machine| {
+                        self.provider.manages(machine) && self.home.keeps(machine)
+                    });
                     let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
                     self.machines_changed(changed.into_iter().collect())
                 }

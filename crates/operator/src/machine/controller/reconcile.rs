@@ -19,7 +19,10 @@ use runtime::cache::Key;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Controller, MIN_REQUEUE_INTERVAL, NETWORK_STATUS_INTERVAL, REPEAT_WRITE_DELAY};
+use super::{
+    Controller, MIN_REQUEUE_INTERVAL, NETWORK_STATUS_INTERVAL, REPEAT_WRITE_DELAY, Role,
+    cluster::unknown_cluster,
+};
 use crate::machine::{
     caches::{Children, Subject},
     execute::Target,
@@ -45,14 +48,14 @@ pub(super) struct Reconciled {
 }
 
 /// Work that a plan asks for, before deferrals.
-struct Candidate {
-    target: Target,
-    generation: Option<i64>,
-    steps: Vec<Step>,
-    status: Option<(Value, Vec<plan::Event>)>,
-    requeue_at: Option<Instant>,
-    retry: Option<Instant>,
-    now: Instant,
+pub(super) struct Candidate {
+    pub(super) target: Target,
+    pub(super) generation: Option<i64>,
+    pub(super) steps: Vec<Step>,
+    pub(super) status: Option<(Value, Vec<plan::Event>)>,
+    pub(super) requeue_at: Option<Instant>,
+    pub(super) retry: Option<Instant>,
+    pub(super) now: Instant,
 }
 
 impl Controller {
@@ -85,6 +88,18 @@ impl Controller {
         }
         let target = Target::of(Owner::Machine, &machine.metadata);
         let generation = machine.metadata.generation;
+        match self.role(&machine) {
+            Role::Reconcile => {}
+            Role::Leave => return None,
+            Role::Report(cluster) => {
+                let problem = unknown_cluster(cluster);
+                return Some(self.report_unavailable(subject, &machine, cluster, &problem, now));
+            }
+        }
+        if let Some(problem) = self.problem().cloned() {
+            let cluster = self.cluster_name().unwrap_or_default().to_owned();
+            return Some(self.report_unavailable(subject, &machine, &cluster, &problem, now));
+        }
         let secrets = match self.secrets.of(&subject.key, &machine, now) {
             SecretState::NotNeeded => CloudInitObjects::none(),
             SecretState::Known(secrets) => secrets,
@@ -168,6 +183,10 @@ impl Controller {
     }
 
     fn reconcile_network(&mut self, subject: &Subject, now: Instant) -> Option<Reconciled> {
+        // That of the cluster of the Machines does.
+        if self.remote.is_some() {
+            return None;
+        }
         let network = Arc::clone(self.caches.networks.get(&subject.key)?);
         let target = Target::of(Owner::Network, &network.metadata);
         let generation = network.metadata.generation;
@@ -222,7 +241,7 @@ impl Controller {
     }
 
     /// Selects the work to start now: steps before the status, and neither while deferred.
-    fn select(&self, subject: &Subject, candidate: Candidate) -> Reconciled {
+    pub(super) fn select(&self, subject: &Subject, candidate: Candidate) -> Reconciled {
         let Candidate {
             target,
             generation,
@@ -286,6 +305,6 @@ fn has_same_spec(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     one.uid == other.uid && one.generation == other.generation
 }
 
-fn to_value(status: &impl serde::Serialize) -> Value {
+pub(super) fn to_value(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).unwrap_or_default()
 }

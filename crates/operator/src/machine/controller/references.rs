@@ -152,7 +152,7 @@ impl Controller {
             };
             let is_served = self.caches.is_served(Watched::VirtualMachines)
                 && self.caches.is_served(Watched::Instances);
-            let requests = self.requests.clone();
+            let requests = self.clusters.workload.clone();
             self.inputs.in_flight.push_read(async move {
                 let result = read(&requests, &namespace, is_served).await;
                 Completed::References(CompletedRead {

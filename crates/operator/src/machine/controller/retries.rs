@@ -91,6 +91,13 @@ impl Retries {
         subjects
     }
 
+    /// Makes everything due that was refused: the cluster answers again.
+    pub(super) fn restart_all(&mut self) {
+        self.steps = RetryLedger::default();
+        self.status = RetryLedger::default();
+        self.reads = RetryLedger::default();
+    }
+
     pub(super) fn forget(&mut self, subject: &Subject) {
         self.steps.clear(subject);
         self.status.clear(subject);

@@ -70,22 +70,23 @@ impl Controller {
             Work::ReadCloudInit(_) | Work::ReadMachine => {}
         }
         let verified = self.verified_instance(&subject, &work);
-        let requests = self.requests.clone();
+        let clusters = self.clusters.clone();
+        let target = target.in_cluster(self.caches.home.remote().cloned());
         let uid = target.uid.clone();
         self.inputs.in_flight.push_write(async move {
             let result = match work {
                 Work::Steps(steps) => {
-                    WorkResult::Steps(execute::execute(&requests, &target, steps).await)
+                    WorkResult::Steps(execute::execute(&clusters, &target, steps).await)
                 }
                 Work::Status(status, events) => WorkResult::Status(
-                    execute::write_status(&requests, &target, status, events).await,
+                    execute::write_status(&clusters.management, &target, status, events).await,
                 ),
                 Work::ReadCloudInit(named) => {
-                    let read = execute::read_cloud_init(&requests, &target, named).await;
+                    let read = execute::read_cloud_init(&clusters.management, &target, named).await;
                     WorkResult::CloudInitRead(read)
                 }
                 Work::ReadMachine => {
-                    let read = execute::read_machine(&requests, &target).await;
+                    let read = execute::read_machine(&clusters.management, &target).await;
                     WorkResult::MachineRead(Box::new(read))
                 }
             };

@@ -42,7 +42,7 @@ pub(super) async fn label_adopted(
         }
     }
     answers.extend(label(requests, target, Kind::VirtualMachineInstance, vm).await?);
-    let labelled = label_object(requests, &path, &existing, &target.name).await;
+    let labelled = label_object(requests, &path, &existing, target).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     answers.push(Answer::Object(kind, labelled.unwrap_or(found)));
     Ok(answers)
@@ -62,7 +62,7 @@ async fn label(
         Err(error) if is_code(&error, 404) => return Ok(None),
         Err(error) => return Err(Failure::of(subject, &error)),
     };
-    let labelled = label_object(requests, &path, &metadata(&found), &target.name).await;
+    let labelled = label_object(requests, &path, &metadata(&found), target).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled.unwrap_or(found))))
 }
@@ -72,7 +72,7 @@ async fn label_object(
     requests: &Requests,
     path: &str,
     found: &ObjectMeta,
-    machine: &str,
+    target: &Target,
 ) -> kube::Result<Option<Value>> {
     let is_managed = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(labels::MANAGED_BY).map(String::as_str) == Some(labels::MANAGER)
@@ -80,7 +80,7 @@ async fn label_object(
     if found.labels.as_ref().is_some_and(is_managed) {
         return Ok(None);
     }
-    let wanted = json!({ labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: machine });
+    let wanted = target.child_labels();
     let body = json!({ "metadata": { "uid": found.uid, "labels": wanted } });
     requests.label(path, &body).await.map(Some)
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     machine::{
+        clusters::Clusters,
         paths::{self, Owner},
         refusal::Subject,
         withdraw,
@@ -25,12 +26,13 @@ use crate::{
 /// Creates a child. If it exists and belongs to this resource, the caches are stale or someone removed
 /// its labels; these are restored.
 pub(super) async fn create(
-    requests: &Requests,
+    clusters: &Clusters,
     target: &Target,
     object: &Object,
     event: &mut Option<plan::Event>,
 ) -> ExecuteResult {
     let kind = object.kind();
+    let requests = clusters.of(kind);
     let subject = Subject::new(kind, object.name());
     let collection = paths::collection(kind, &target.namespace);
     match requests.create(&collection, object).await {
@@ -129,19 +131,20 @@ pub(super) async fn observe_disk(
 /// after the removal shows it. A second read detects a deletion between the first read and the write; the
 /// reference is then removed again.
 pub(super) async fn restore_owner(
-    requests: &Requests,
+    clusters: &Clusters,
     target: &Target,
     object: &Object,
     uid: &str,
     created_at: Option<usize>,
 ) -> ExecuteResult {
     let kind = object.kind();
+    let requests = clusters.of(kind);
     let subject = Subject::new(kind, object.name());
     let path = paths::object(kind, &target.namespace, object.name());
-    confirm_not_deleted(requests, target).await?;
+    confirm_not_deleted(&clusters.management, target).await?;
     let applied = apply(requests, &path, to_value(object), uid, created_at).await;
     let applied = applied.map_err(|error| Failure::of(subject, &error))?;
-    let Err(mut failure) = confirm_not_deleted(requests, target).await else {
+    let Err(mut failure) = confirm_not_deleted(&clusters.management, target).await else {
         return Ok(Some(Answer::Object(kind, applied)));
     };
     let owners = metadata(&applied).owner_references.unwrap_or_default();

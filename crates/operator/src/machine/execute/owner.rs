@@ -2,7 +2,7 @@
 
 use api::{Machine, ObjectMeta, labels};
 use kube::Error;
-use plan::machine::{ErrorType, Part, Refusal};
+use plan::machine::{ErrorType, Part, Refusal, cluster_finalizer};
 use serde_json::{Value, json};
 
 use super::{Answer, ExecuteResult, Failure, Outcome, Target, metadata};
@@ -14,6 +14,22 @@ use crate::{
 pub(super) async fn add_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
     let mut body = target.body();
     body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
+    let applied = requests.apply(&target.path(), &body).await;
+    owner_result(target, applied)
+}
+
+/// Adds the finalizer and the record of the cluster. An apply has all fields that the operator owns.
+pub(super) async fn place(
+    requests: &Requests,
+    target: &Target,
+    cluster: &str,
+    annotate: bool,
+) -> ExecuteResult {
+    let mut body = target.body();
+    body["metadata"]["finalizers"] = json!([target.owner.finalizer(), cluster_finalizer(cluster)]);
+    if annotate {
+        body["metadata"]["annotations"] = json!({ labels::KUBEVIRT_CONFIG: cluster });
+    }
     let applied = requests.apply(&target.path(), &body).await;
     owner_result(target, applied)
 }
@@ -62,20 +78,24 @@ pub(super) async fn replace_former_finalizer(
     owner_result(target, patched.map_err(as_conflict))
 }
 
-/// Removes the finalizer by its index, whichever field manager set it.
+/// Removes the finalizer by its index, whichever field manager set it, and the record of the cluster.
 pub(super) async fn remove_finalizer(requests: &Requests, target: &Target) -> ExecuteResult {
-    let finalizer = target.owner.finalizer();
-    let mut finalizers = target.finalizers.iter();
-    let Some(index) = finalizers.position(|found| found == finalizer) else {
+    let own = target.owner.finalizer();
+    let is_own = |found: &str| found == own || found.starts_with(labels::CLUSTER_FINALIZER);
+    let finalizers = target.finalizers.iter().enumerate();
+    // From the last one, so that the indexes stay right.
+    let found: Vec<(usize, &String)> = finalizers.rev().filter(|(_, it)| is_own(it)).collect();
+    if !found.iter().any(|(_, finalizer)| *finalizer == own) {
         return Ok(None);
-    };
-    let path = format!("/metadata/finalizers/{index}");
-    let operations = json!([
-        { "op": "test", "path": "/metadata/uid", "value": target.uid },
-        { "op": "test", "path": path, "value": finalizer },
-        { "op": "remove", "path": path },
-    ]);
-    let patched = requests.patch(&target.path(), &operations).await;
+    }
+    let mut operations =
+        vec![json!({ "op": "test", "path": "/metadata/uid", "value": target.uid })];
+    for (index, finalizer) in found {
+        let path = format!("/metadata/finalizers/{index}");
+        operations.push(json!({ "op": "test", "path": path, "value": finalizer }));
+        operations.push(json!({ "op": "remove", "path": path }));
+    }
+    let patched = requests.patch(&target.path(), &operations.into()).await;
     owner_result(target, patched.map_err(as_conflict))
 }
 

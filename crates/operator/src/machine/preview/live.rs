@@ -16,7 +16,9 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use plan::machine::{AdoptionRequest, Kind as Child, Provider, References, claims_of};
+use plan::machine::{
+    AdoptionRequest, Kind as Child, Provider, References, RemoteCluster, claims_of,
+};
 use runtime::{
     backoff::Random,
     cache::{Key, WatchScope},
@@ -25,15 +27,16 @@ use runtime::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{CONCURRENCY, GivenDocument, Kind, PreviewError};
+use super::{CONCURRENCY, GivenDocument, Kind, Place, PreviewError};
 use crate::{
     lists::{Progress, collect_list},
     machine::{
         caches::{Caches, Subject},
+        home::Home,
         paths::{self, Owner},
         references,
         slim::Slim,
-        watches::{KindEvent, Watched},
+        watches::{KindEvent, Location, Watched, children_of},
     },
     manifests::Resource,
     requests::{Requests, is_code},
@@ -91,15 +94,35 @@ impl Live {
 
     /// Lists the objects of these scopes.
     pub(super) async fn list(
-        client: &Client,
+        place: &Place,
         scopes: Vec<WatchScope>,
         provider: Provider,
     ) -> Result<Self, PreviewError> {
-        let mut caches = Caches::new(scopes.clone()).of_provider(provider);
-        for (scope, event) in list_events(client, Watched::Definitions, WatchScope::Cluster).await?
-        {
-            caches.on_event(&scope, event);
+        let default = place.default.as_deref();
+        let home = match &place.cluster {
+            None => Home::local(default).strict(),
+            Some(name) => {
+                let cluster = RemoteCluster {
+                    name: name.as_str().into(),
+                    managed_from: None,
+                };
+                Home::remote_cluster(cluster, default)
+            }
+        };
+        let mut caches = Caches::new(scopes.clone())
+            .of_provider(provider)
+            .at_home(home);
+        for kind in [Watched::Definitions, Watched::RemoteDefinitions] {
+            if !caches.is_served(kind) {
+                continue;
+            }
+            let listed = list_events(place, "", kind, WatchScope::Cluster).await?;
+            for (scope, event) in listed {
+                caches.on_event(&scope, event);
+            }
         }
+        caches.note_management_cluster();
+        let children = children_of(caches.home.remote());
         let required = [Watched::Machines, Watched::Networks, Watched::Classes];
         if !required.iter().all(|kind| caches.is_served(*kind)) {
             return Err(PreviewError::NotServed);
@@ -109,6 +132,8 @@ impl Live {
             .filter(|kind| {
                 let unread = [
                     Watched::Definitions,
+                    Watched::RemoteDefinitions,
+                    Watched::Configs,
                     Watched::Quotas,
                     Watched::Installations,
                     Watched::Secrets,
@@ -127,7 +152,7 @@ impl Live {
             })
             .collect();
         let lists: Vec<Listed> = stream::iter(wanted)
-            .map(|(kind, scope)| list(client, kind, scope))
+            .map(|(kind, scope)| list(place, &children, kind, scope))
             .buffered(CONCURRENCY)
             .try_collect()
             .await?;
@@ -310,7 +335,8 @@ pub(super) fn networks_of(value: &Value) -> Vec<Subject> {
 }
 
 async fn list(
-    client: &Client,
+    place: &Place,
+    children: &str,
     watched: Watched,
     scope: WatchScope,
 ) -> Result<Listed, PreviewError> {
@@ -322,10 +348,11 @@ async fn list(
         ),
         Watched::Classes => (Kind::MachineClass, resource::<MachineClass>()),
         _ => {
-            let events = list_events(client, watched, scope).await;
+            let events = list_events(place, children, watched, scope).await;
             return events.map(Listed::Events);
         }
     };
+    let client = &place.management;
     let api: Api<DynamicObject> = match &scope {
         WatchScope::Cluster => Api::all_with(client.clone(), &resource),
         WatchScope::Namespace(name) => Api::namespaced_with(client.clone(), name, &resource),
@@ -349,11 +376,16 @@ fn resource<K: kube::Resource<DynamicType = ()>>() -> ApiResource {
 }
 
 async fn list_events(
-    client: &Client,
+    place: &Place,
+    children: &str,
     watched: Watched,
     scope: WatchScope,
 ) -> Result<Vec<(WatchScope, KindEvent)>, PreviewError> {
-    let events = watched.start(client, &[scope], 0);
+    let client = match watched.location() {
+        Location::Management => &place.management,
+        Location::Workload => &place.workload,
+    };
+    let events = watched.start(client, children, &[scope], 0);
     let events = collect_list(events, |(_, event)| event.progress(), watched.name()).await;
     events.map_err(PreviewError::NotListed)
 }

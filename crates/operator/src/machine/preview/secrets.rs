@@ -112,6 +112,7 @@ async fn read_object(requests: &Requests, kind: SourceKind, id: Id) -> (Id, Read
         name: String::new(),
         uid: String::new(),
         finalizers: Vec::new(),
+        cluster: None,
     };
     let read = match kind {
         SourceKind::Secret => {

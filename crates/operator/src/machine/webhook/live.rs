@@ -46,11 +46,12 @@ impl Live {
         }
     }
 
-    /// Completes the facts about a Machine. On an error the facts that could be read are still added.
+    /// Completes the facts about a Machine; those of another cluster are not read. On an error the facts that could be read are still added.
     pub(super) async fn complete(
         &self,
         old: Option<&Machine>,
         new: &Machine,
+        is_elsewhere: bool,
         facts: &mut ReviewContext,
     ) -> Result<(), Unchecked> {
         // Names from the review become part of request paths.
@@ -59,9 +60,19 @@ impl Live {
             return Ok(());
         };
         let (vm, objects, quotas) = futures::join!(
-            self.virtual_machine(namespace, old, new),
+            async {
+                if is_elsewhere {
+                    return Ok(None);
+                }
+                self.virtual_machine(namespace, old, new).await
+            },
             self.cloud_init(namespace, old, new),
-            self.quotas(namespace),
+            async {
+                if is_elsewhere {
+                    return Ok(Vec::new());
+                }
+                self.quotas(namespace).await
+            },
         );
         let result = vm
             .as_ref()

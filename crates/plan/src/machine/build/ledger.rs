@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use api::{NetworkConfiguration, NetworkConfigurationInterface, NetworkConfigurationSpec, labels};
 
 use super::metadata;
-use crate::{machine::ResolvedMachine, naming};
+use crate::{
+    machine::{Identity, ResolvedMachine},
+    naming,
+};
 
 /// The ledger of a Machine whose network is that of a NetworkNamespace; none until that is known.
 pub(super) fn ledger(machine: &ResolvedMachine) -> Option<NetworkConfiguration> {
@@ -35,7 +38,12 @@ pub(super) fn ledger(machine: &ResolvedMachine) -> Option<NetworkConfiguration> 
             ..NetworkConfigurationSpec::default()
         },
     );
-    ledger.metadata = metadata(&machine.identity, name.clone());
+    // It is beside the Machine, wherever the virtual machine is.
+    let identity = Identity {
+        cluster: None,
+        ..machine.identity.clone()
+    };
+    ledger.metadata = metadata(&identity, name.clone());
     let labels = ledger.metadata.labels.get_or_insert_default();
     labels.insert(labels::SOURCE_MACHINE.to_owned(), name.clone());
     let uid = machine.identity.uid.clone();

@@ -9,7 +9,7 @@ use api::{
 
 use super::owner;
 use crate::{
-    machine::{Attachment, ResolvedInterface, ResolvedMachine},
+    machine::{Attachment, RemoteCluster, ResolvedInterface, ResolvedMachine},
     naming,
 };
 
@@ -66,6 +66,28 @@ pub fn attachment_definition(
     Some(definition)
 }
 
+/// The same definition in another cluster than that of the NetworkConfiguration, without an owner there.
+pub(crate) fn remote_definition(
+    network: &NetworkConfiguration,
+    cluster: &RemoteCluster,
+) -> Option<NetworkAttachmentDefinition> {
+    let mut definition = attachment_definition(network)?;
+    definition.metadata.owner_references = None;
+    let labels = definition.metadata.labels.get_or_insert_default();
+    labels.extend(cluster_labels(cluster));
+    Some(definition)
+}
+
+fn cluster_labels(cluster: &RemoteCluster) -> impl Iterator<Item = (String, String)> {
+    let managed_from = cluster.managed_from.as_deref();
+    let labels = [
+        Some((labels::WORKLOAD_CLUSTER, &*cluster.name)),
+        managed_from.map(|uid| (labels::MANAGED_FROM, uid)),
+    ];
+    let labels = labels.map(|it| it.map(|(label, value)| (label.to_owned(), value.to_owned())));
+    labels.into_iter().flatten()
+}
+
 /// The NetworkAttachmentDefinition of a VLAN, which all Machines of a namespace share. The garbage
 /// collector deletes it with the NetworkNamespace.
 pub fn vlan_definition(
@@ -91,14 +113,21 @@ pub fn vlan_definition(
     let config = serde_json::json!(config).to_string();
     let mut definition =
         NetworkAttachmentDefinition::new("", NetworkAttachmentDefinitionSpec { config });
+    let cluster = machine.identity.cluster.as_ref();
+    let owner_uid = namespace.uid.clone().filter(|_| cluster.is_none());
     definition.metadata = ObjectMeta {
         name: Some(naming::vlan(id)),
         namespace: machine.identity.namespace.clone(),
-        labels: Some(BTreeMap::from([
-            (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned()),
-            (labels::VLAN_ID.to_owned(), id.to_string()),
-        ])),
-        owner_references: namespace.uid.clone().map(|uid| {
+        labels: Some(
+            [
+                (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned()),
+                (labels::VLAN_ID.to_owned(), id.to_string()),
+            ]
+            .into_iter()
+            .chain(cluster.into_iter().flat_map(cluster_labels))
+            .collect(),
+        ),
+        owner_references: owner_uid.map(|uid| {
             vec![OwnerReference {
                 // Several NetworkNamespaces may have the same VLAN, and none needs to wait for it.
                 controller: None,

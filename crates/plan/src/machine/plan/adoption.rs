@@ -28,14 +28,17 @@ pub(super) use self::inherit::inherit;
 use super::{
     PlanBuilder,
     disks::{change_metadata, own_disks},
-    ownership::{annotation, controller_reference, is_own_vm, is_terminating, name, uid},
+    ownership::{
+        add_child_labels, annotation, child_labels, controller_reference, is_own_vm,
+        is_terminating, name, uid,
+    },
     vm::{self, ExistingVm},
 };
 use crate::{
     Event,
     machine::{
         Action, AdoptionRequest, DiskOrigin, ErrorType, Kind, MetadataChange, Observed, Obstacle,
-        Part, ResolvedMachine, Step, build, disk_name::disk_name,
+        Part, ResolvedMachine, Step, build, cluster, disk_name::disk_name,
     },
     naming,
 };
@@ -303,7 +306,9 @@ impl PlanBuilder {
     fn adopt_finalizer(&mut self, observed: &Observed<'_>) {
         let finalizers = observed.machine.metadata.finalizers.as_deref();
         let mut finalizers = finalizers.unwrap_or_default().iter();
-        if finalizers.any(|found| found == labels::FORMER_FINALIZER) {
+        // Once the former finalizer is replaced, ours alone would mean the cluster of the Machine.
+        let is_placed = cluster::is_placed(observed);
+        if is_placed && finalizers.any(|found| found == labels::FORMER_FINALIZER) {
             self.steps.push(Step {
                 action: Action::ReplaceFormerFinalizer,
                 reason: "the operator deletes the Machine's children from now on".to_owned(),
@@ -458,23 +463,10 @@ fn adopt_instance(observed: &Observed<'_>) -> Option<Step> {
     let labels = instance.labels.as_ref();
     let is_labelled = labels.is_some_and(|all| all.contains_key(labels::MANAGED_BY));
     (!is_labelled && !is_terminating(instance)).then(|| {
-        let machine = name(&observed.machine.metadata).to_owned();
-        let change = MetadataChange {
-            labels: child_labels(machine)
-                .map(|(label, value)| (label, Some(value)))
-                .into(),
-            ..MetadataChange::default()
-        };
+        let change = add_child_labels(observed);
         let reason = "it is the instance of this Machine";
         change_metadata(Kind::VirtualMachineInstance, instance, change, reason)
     })
-}
-
-fn child_labels(machine: String) -> [(String, String); 2] {
-    [
-        (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned()),
-        (labels::MACHINE.to_owned(), machine),
-    ]
 }
 
 /// Labels, annotations and owner reference that a VirtualMachine needs to be the Machine's.
@@ -485,9 +477,9 @@ fn vm_change(
     with_owner: bool,
 ) -> MetadataChange {
     let found = &existing.vm.metadata;
-    let wanted = [labels::MANAGED_BY, labels::MACHINE, labels::SOURCE_MACHINE];
+    let children = child_labels(observed);
     let mut labels = desired.metadata.labels.clone().unwrap_or_default();
-    labels.retain(|label, _| wanted.contains(&label.as_str()));
+    labels.retain(|label, _| label == labels::SOURCE_MACHINE || children.contains_key(label));
     let annotations: BTreeMap<String, String> = [
         (labels::ADOPTED.to_owned(), "true".to_owned()),
         (
@@ -498,11 +490,10 @@ fn vm_change(
     .into();
     let template = existing.spec.pointer("/template/metadata/labels");
     let is_labelled = template.is_some_and(|all| all[labels::MANAGED_BY] == labels::MANAGER);
-    let machine = name(&observed.machine.metadata).to_owned();
     let template_labels = if is_labelled {
         BTreeMap::new()
     } else {
-        child_labels(machine).into()
+        children
     };
     let owners = with_owner.then(|| {
         let owners = found.owner_references.iter().flatten();

@@ -5,17 +5,17 @@
 //! - A disk is deleted only after a live read in which no VirtualMachine and no instance refers to it.
 //! - An orphaning deletion (`kubectl delete --cascade=orphan`) keeps all children.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
     adoption::is_adopted,
     data_loss, disks, ledger,
-    ownership::{controller, is_own_disk, is_own_vm, is_terminating, name, remove_owner, uid},
+    ownership::{
+        add_child_labels, child_labels, controller, is_own_disk, is_own_vm, is_terminating, name,
+        remove_owner, uid,
+    },
 };
 use crate::{
     Event,
@@ -65,8 +65,10 @@ fn has_finalizer(observed: &Observed<'_>, finalizer: &str) -> bool {
 /// Whether the VirtualMachine and the disks are to be kept. The garbage collector may have removed the
 /// owner reference and its finalizer before either was observed.
 fn is_orphaned(observed: &Observed<'_>, vm: Option<&ObjectMeta>) -> bool {
-    let lost_its_owner =
-        vm.is_some_and(|vm| is_own_vm(vm, observed.machine) && controller(vm).is_none());
+    // In another cluster than the Machine's it never has one.
+    let is_local = observed.surroundings.cluster.is_none();
+    let lost_its_owner = is_local
+        && vm.is_some_and(|vm| is_own_vm(vm, observed.machine) && controller(vm).is_none());
     observed.orphaned || has_finalizer(observed, ORPHAN_FINALIZER) || lost_its_owner
 }
 
@@ -158,13 +160,7 @@ impl Removal {
     /// Reads recorded claims that no cache shows. A claim that lost its labels gets them back and is then
     /// deleted or retained like the others.
     fn recover_recorded(&mut self, observed: &Observed<'_>) {
-        let machine = name(&observed.machine.metadata).to_owned();
-        let labels: BTreeMap<String, String> = [
-            (labels::MANAGED_BY, labels::MANAGER.to_owned()),
-            (labels::MACHINE, machine),
-        ]
-        .map(|(label, value)| (label.to_owned(), value))
-        .into();
+        let labels = child_labels(observed);
         let status = observed.machine.status.as_ref();
         for recorded in status
             .and_then(|it| it.disks.as_ref())
@@ -205,22 +201,13 @@ impl Removal {
     /// Restores the labels of our VirtualMachine, which caches do not show without them. The next plan
     /// deletes it.
     fn relabel(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
-        let machine = name(&observed.machine.metadata).to_owned();
         self.wait_for("VirtualMachine", vm);
         self.steps.push(Step {
             action: Action::ChangeMetadata {
                 kind: Kind::VirtualMachine,
                 name: name(vm).to_owned(),
                 uid: uid(vm),
-                change: MetadataChange {
-                    labels: [
-                        (labels::MANAGED_BY, labels::MANAGER.to_owned()),
-                        (labels::MACHINE, machine),
-                    ]
-                    .map(|(label, value)| (label.to_owned(), Some(value)))
-                    .into(),
-                    ..MetadataChange::default()
-                },
+                change: add_child_labels(observed),
             },
             reason: "another client removed its labels".to_owned(),
             event: None,
@@ -294,6 +281,12 @@ impl Removal {
                 "it outlives the Machine",
             ));
         }
+        if let Some(vm) = vm
+            && observed.surroundings.cluster.is_some()
+            && !is_retained_vm(vm)
+        {
+            self.steps.push(retain_vm(vm));
+        }
         self.steps.extend(disks::retain(observed, &|_| true));
         let disks = disks::own_disks(observed).map(|(kind, disk)| (kind.as_str(), name(disk)));
         let left: Vec<String> = vm
@@ -316,6 +309,23 @@ impl Removal {
             event: Some(Event::normal("Orphaned", message)),
         });
     }
+}
+
+/// Marks a VirtualMachine that outlives its Machine on purpose: in another cluster, what has no Machine is
+/// reported.
+fn retain_vm(vm: &ObjectMeta) -> Step {
+    let label = (labels::RETAINED.to_owned(), Some("true".to_owned()));
+    let change = MetadataChange {
+        labels: [label].into(),
+        ..MetadataChange::default()
+    };
+    let reason = "it outlives the Machine";
+    disks::change_metadata(Kind::VirtualMachine, vm, change, reason)
+}
+
+fn is_retained_vm(vm: &ObjectMeta) -> bool {
+    let labels = vm.labels.as_ref();
+    labels.is_some_and(|all| all.contains_key(labels::RETAINED))
 }
 
 /// The disks that outlive the Machine.

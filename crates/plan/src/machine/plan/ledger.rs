@@ -207,8 +207,16 @@ fn repair_event(found: &ObjectMeta, changes: &[Change]) -> Option<Event> {
 /// Deletes the ledger with its Machine. The operators that allocate addresses release them by their
 /// finalizers; the Machine does not wait for that.
 pub(super) fn delete(observed: &Observed<'_>) -> Option<Step> {
-    let ledger = own(observed).filter(|ledger| !is_terminating(&ledger.metadata))?;
-    Some(Step {
+    delete_own(observed.ledger?, observed.machine.metadata.uid.as_deref())
+}
+
+/// Deletes a ledger that belongs to the Machine with this UID.
+pub(in crate::machine) fn delete_own(
+    ledger: &NetworkConfiguration,
+    machine: Option<&str>,
+) -> Option<Step> {
+    let is_own = !ledger.is_network() && managed::is_made_for(&ledger.metadata, machine);
+    (is_own && !is_terminating(&ledger.metadata)).then(|| Step {
         action: Action::Delete {
             kind: Kind::NetworkConfiguration,
             name: name(&ledger.metadata).to_owned(),

@@ -12,21 +12,24 @@ use crate::{
     Event,
     machine::{
         Action, Attachment, ErrorType, Kind, Lookup, Object, Observed, Obstacle, Part,
-        ResolvedMachine, Step,
+        ResolvedMachine, Step, build::remote_definition, cluster,
     },
     managed,
     network::same_json,
 };
 
-/// Creates the missing attachment definitions of VLANs, and repairs the operator's.
+/// Creates the missing attachment definitions of VLANs, and repairs the operator's. In another cluster than
+/// that of the NetworkConfigurations also theirs.
 pub(super) fn definitions(
     observed: &Observed<'_>,
+    machine: &ResolvedMachine,
     desired: Vec<NetworkAttachmentDefinition>,
 ) -> Vec<Step> {
     if !observed.installed.multus {
         return Vec::new();
     }
-    let steps = desired.into_iter().filter_map(|definition| {
+    let desired = desired.into_iter().chain(of_networks(observed, machine));
+    let steps = desired.filter_map(|definition| {
         let mut found = observed.attachments.iter();
         match found.find(|found| found.metadata.name == definition.metadata.name) {
             None => Some(create(definition)),
@@ -36,12 +39,39 @@ pub(super) fn definitions(
     steps.collect()
 }
 
+/// Definitions of the Machine's NetworkConfigurations in another cluster.
+fn of_networks(
+    observed: &Observed<'_>,
+    machine: &ResolvedMachine,
+) -> Vec<NetworkAttachmentDefinition> {
+    let Some(cluster) = &observed.surroundings.cluster else {
+        return Vec::new();
+    };
+    let mut definitions: Vec<NetworkAttachmentDefinition> = Vec::new();
+    for interface in &machine.interfaces {
+        let Attachment::Network(network) = &interface.attachment else {
+            continue;
+        };
+        let Lookup::Found(found) = observed.surroundings.networks.get(network) else {
+            continue;
+        };
+        let is_new = !definitions
+            .iter()
+            .any(|it| it.metadata.name.as_ref() == Some(network));
+        let is_terminating = is_terminating(&found.metadata);
+        if is_new && !is_terminating {
+            definitions.extend(remote_definition(found, cluster));
+        }
+    }
+    definitions
+}
+
 fn create(definition: NetworkAttachmentDefinition) -> Step {
     let name = name(&definition.metadata).to_owned();
     let message = format!("Created NetworkAttachmentDefinition {name}");
     Step {
         action: Action::Create(Object::Attachment(definition)),
-        reason: "the VLAN of the NetworkNamespace has no definition".to_owned(),
+        reason: "the network has no definition in the cluster".to_owned(),
         event: Some(Event::normal("Created", message)),
     }
 }
@@ -77,7 +107,7 @@ fn repair(
             created_at: managed::created_at(&found.metadata),
             object: Object::Attachment(desired),
         },
-        reason: "it differs from the VLAN of the NetworkNamespace".to_owned(),
+        reason: "it differs from the network".to_owned(),
     })
 }
 
@@ -99,13 +129,31 @@ pub(super) fn obstacles(observed: &Observed<'_>, machine: &ResolvedMachine) -> V
         return vec![Obstacle::error(
             Part::Network,
             ErrorType::ApiError,
-            "Multus, which attaches machines to networks, is not installed: install it, or leave networks out for the pod network",
+            multus_is_missing(observed),
         )];
     }
     networks
         .into_iter()
         .filter_map(|network| obstacle(observed, network))
         .collect()
+}
+
+fn multus_is_missing(observed: &Observed<'_>) -> String {
+    let place = match &observed.surroundings.cluster {
+        Some(cluster) => format!(" in cluster {}", cluster.name),
+        None => String::new(),
+    };
+    format!(
+        "Multus, which attaches machines to networks, is not installed{place}: install it, or leave networks out for the pod network"
+    )
+}
+
+/// Whether the operator created a definition for a NetworkConfiguration of this name.
+fn is_managed_for(metadata: &ObjectMeta, network: &str) -> bool {
+    let label = |name: &str| metadata.labels.as_ref()?.get(name).map(String::as_str);
+    label(labels::MANAGED_BY) == Some(labels::MANAGER)
+        && label(labels::NETWORK_CONFIGURATION) == Some(network)
+        && label(labels::WORKLOAD_CLUSTER).is_some()
 }
 
 fn obstacle(observed: &Observed<'_>, network: &str) -> Option<Obstacle> {
@@ -127,6 +175,18 @@ fn obstacle(observed: &Observed<'_>, network: &str) -> Option<Obstacle> {
         .attachments
         .iter()
         .find(|attachment| name(&attachment.metadata) == network);
+    if observed.surroundings.cluster.is_some() {
+        let foreign = attachment.filter(|it| !is_managed_for(&it.metadata, network))?;
+        return Some(Obstacle::error(
+            Part::Network,
+            ErrorType::ForeignObject,
+            format!(
+                "NetworkAttachmentDefinition {} in {} does not belong to this operator: delete it, or give the network another name",
+                name(&foreign.metadata),
+                cluster::described(observed)
+            ),
+        ));
+    }
     let is_own = attachment.is_some_and(|attachment| {
         controller(&attachment.metadata) == configuration.metadata.uid.as_deref()
     });

@@ -1,9 +1,11 @@
 //! Ownership: which objects belong to a Machine, by owner reference or recorded UID.
 
+use std::collections::BTreeMap;
+
 use api::{Machine, ObjectMeta, OwnerReference, labels};
 
 use crate::{
-    machine::{Action, Kind, MetadataChange, Step},
+    machine::{Action, Identity, Kind, MetadataChange, Observed, Step, cluster},
     managed,
 };
 
@@ -45,6 +47,27 @@ pub(super) fn is_own_disk(metadata: &ObjectMeta, machine: &Machine) -> bool {
     uid.is_some()
         && !is_foreign(metadata, machine)
         && (is_recorded || managed::is_owned_by(metadata, uid))
+}
+
+/// Labels by which caches select the objects of a Machine.
+pub(super) fn child_labels(observed: &Observed<'_>) -> BTreeMap<String, String> {
+    let metadata = &observed.machine.metadata;
+    let machine = Identity {
+        name: name(metadata).to_owned(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        cluster: observed.surroundings.cluster.clone(),
+    };
+    cluster::child_labels(&machine)
+}
+
+/// The same, as a change.
+pub(super) fn add_child_labels(observed: &Observed<'_>) -> MetadataChange {
+    let labels = child_labels(observed).into_iter();
+    MetadataChange {
+        labels: labels.map(|(label, value)| (label, Some(value))).collect(),
+        ..MetadataChange::default()
+    }
 }
 
 /// Removes an owner reference, and records the UID instead.

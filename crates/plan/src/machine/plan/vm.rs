@@ -203,7 +203,14 @@ fn is_of_earlier_release(existing: &ExistingVm<'_>) -> bool {
 /// The VirtualMachine with the labels of an earlier release.
 fn without_copied_labels(mut vm: VirtualMachine) -> VirtualMachine {
     if let Some(labels) = &mut vm.metadata.labels {
-        labels.retain(|name, _| [labels::MANAGED_BY, labels::MACHINE].contains(&name.as_str()));
+        let kept = [
+            labels::MANAGED_BY,
+            labels::MACHINE,
+            labels::MACHINE_UID,
+            labels::WORKLOAD_CLUSTER,
+            labels::MANAGED_FROM,
+        ];
+        labels.retain(|name, _| kept.contains(&name.as_str()));
     }
     let template = &mut vm.spec.template.metadata.labels;
     template.remove(labels::SOURCE_MACHINE);

@@ -249,6 +249,7 @@ impl<'a> Recorder<'a> {
         let affected = self.simulation.affected(&written);
         match action {
             Action::AddFinalizer
+            | Action::Place { .. }
             | Action::ReplaceFormerFinalizer
             | Action::RemoveFinalizer
             | Action::ApplyNetwork { .. } => {

@@ -90,6 +90,7 @@ impl Simulation {
                     .unwrap_or_default(),
                 provider: self.view.provider.clone(),
                 served: ServedFields::default(),
+                cluster: self.cluster.clone(),
             },
             installed: self.installed,
             virtual_machine: children.virtual_machine.as_ref(),
@@ -110,13 +111,14 @@ impl Simulation {
         }))
     }
 
-    /// Calls `observe` with the observed state of a NetworkConfiguration, if it exists.
+    /// Calls `observe` with the observed state of a NetworkConfiguration, if it exists. With virtual machines in
+    /// another cluster, that of the NetworkConfigurations is not simulated.
     pub fn observe_network<T>(
         &self,
         id: &Id,
         observe: impl FnOnce(&network::Observed<'_>) -> T,
     ) -> Option<T> {
-        let network: NetworkConfiguration = self.read(id)?;
+        let network: NetworkConfiguration = self.read(id).filter(|_| self.cluster.is_none())?;
         let Id {
             namespace, name, ..
         } = id;

@@ -80,7 +80,12 @@ pub(super) fn ignored_annotations(
 fn was_unready(old_reason: Option<&str>) -> bool {
     matches!(
         old_reason,
-        Some(reason::NODE_LOST | reason::GUEST_NOT_READY)
+        Some(
+            reason::NODE_LOST
+                | reason::GUEST_NOT_READY
+                | reason::CLUSTER_UNKNOWN
+                | reason::CLUSTER_UNREACHABLE
+        )
     )
 }
 

@@ -11,7 +11,7 @@ use api::{
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{
-    super::{ErrorType, Part, SpecError},
+    super::{ErrorType, Observed, Part, SpecError},
     Resolved,
     guest::Guest,
     view::View,
@@ -45,7 +45,7 @@ impl Failures {
             failures.all.extend(spec(errors));
         }
         if !observed.installed.kubevirt {
-            failures.all.push(not_installed());
+            failures.all.push(not_installed(observed));
         }
         let obstacles = view.input.obstacles.iter();
         // Without KubeVirt, other obstacles of the VirtualMachine are irrelevant.
@@ -134,13 +134,11 @@ pub(super) fn describe(error: &SpecError) -> String {
     format!("{}: {}", error.path, error.message)
 }
 
-fn not_installed() -> Failure {
+fn not_installed(observed: &Observed<'_>) -> Failure {
     Failure {
         part: Part::VirtualMachine,
         error_type: ErrorType::KubeVirtApiError,
-        message: "KubeVirt is not installed in this cluster: install it, and the operator continues with \
-                  the Machine"
-            .to_owned(),
+        message: super::kubevirt_is_missing(observed),
     }
 }
 

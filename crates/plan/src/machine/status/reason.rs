@@ -1,6 +1,6 @@
 //! Types and reasons of conditions.
 
-pub(super) const READY: &str = "Ready";
+pub(crate) const READY: &str = "Ready";
 pub(super) const VIRTUAL_MACHINE_READY: &str = "VirtualMachineReady";
 pub(super) const STORAGE_READY: &str = "StorageReady";
 pub(super) const NETWORK_READY: &str = "NetworkReady";
@@ -22,6 +22,8 @@ pub(super) const STOPPED: &str = "Stopped";
 pub(super) const DELETING: &str = "Deleting";
 pub(super) const GUEST_NOT_READY: &str = "GuestNotReady";
 pub(super) const KUBEVIRT_BEING_REMOVED: &str = "KubeVirtBeingRemoved";
+pub(crate) const CLUSTER_UNKNOWN: &str = "ClusterUnknown";
+pub(crate) const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
 pub(super) const NODE_LOST: &str = "NodeLost";
 
 pub(super) const GUEST_SHUTDOWN: &str = "GuestShutdown";

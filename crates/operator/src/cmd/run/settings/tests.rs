@@ -45,6 +45,7 @@ fn defaults_are_those_of_the_reference() {
         clone_source_namespaces: BTreeSet::new(),
         passed_on: PassedOn::none(),
         machine_provider: Provider::default(),
+        kubevirt_config: None,
         watch_secrets: true,
         client_qps: 100.try_into().unwrap(),
         client_burst: 200.try_into().unwrap(),
@@ -60,7 +61,7 @@ fn an_empty_value_counts_as_not_set() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 20);
+    assert_eq!(every.len(), 21);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
@@ -80,6 +81,7 @@ fn every_setting_can_be_set() {
         "--passed-on-labels=team,example.com/*",
         "--passed-on-annotations=example.com/ticket",
         "--machine-provider=kubevirt-east",
+        "--kubevirt-config=east",
         "--watch-secrets=false",
         "--log-level=debug",
         "--log-format=text",
@@ -114,6 +116,7 @@ fn every_setting_can_be_set() {
             annotations: NamePatterns::parse("example.com/ticket").unwrap(),
         },
         machine_provider: Provider::new("kubevirt-east"),
+        kubevirt_config: Some("east".to_owned()),
         watch_secrets: false,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
@@ -135,6 +138,7 @@ fn every_setting_can_be_set() {
     "a b",
     "must be the name of a provider: at most 63"
 )]
+#[case("kubevirt-config", "East_1", "must be the name of a KubevirtConfig")]
 #[case("webhook-certificates", "both", "must be one of managed, external")]
 #[case(
     "webhook-bind-address",
@@ -272,6 +276,7 @@ fn every_flag_has_its_variable() {
         "WATCH_NAMESPACES",
         "CLONE_SOURCE_NAMESPACES",
         "MACHINE_PROVIDER",
+        "KUBEVIRT_CONFIG",
         "WATCH_SECRETS",
         "CLIENT_QPS",
         "CLIENT_BURST",

@@ -1,0 +1,103 @@
+//! The cluster that a Machine controller serves, and which Machines are its own.
+//!
+//! The controller of the local cluster caches all Machines, since networks and names concern them wherever
+//! their virtual machines are. It also reports on those whose cluster is not known. A controller of another
+//! cluster caches only its own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::Machine;
+use plan::machine::{Placement, RemoteCluster};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Home {
+    /// None: the cluster of the Machines.
+    cluster: Option<RemoteCluster>,
+    /// Cluster of Machines that name none.
+    default: Option<Arc<str>>,
+    /// The clusters that have a controller; none until they are known.
+    served: Option<BTreeSet<String>>,
+    /// Whether Machines of other clusters are not cached, as in a preview.
+    is_strict: bool,
+}
+
+/// What a controller does with a Machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role<'a> {
+    Reconcile,
+    /// The cluster is not known: report that.
+    Report(&'a str),
+    /// Another controller reconciles it.
+    Leave,
+}
+
+impl Home {
+    pub(super) fn local(default: Option<&str>) -> Self {
+        Self {
+            default: default.map(Into::into),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn remote_cluster(cluster: RemoteCluster, default: Option<&str>) -> Self {
+        Self {
+            cluster: Some(cluster),
+            ..Self::local(default)
+        }
+    }
+
+    /// Caches only the Machines whose virtual machines are in this cluster.
+    pub(super) fn strict(self) -> Self {
+        Self {
+            is_strict: true,
+            ..self
+        }
+    }
+
+    pub(super) fn remote(&self) -> Option<&RemoteCluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Sets the UID by which objects in another cluster show from where they are managed. It stays: the UID
+    /// changes only together with those of all Machines.
+    pub(super) fn set_managed_from(&mut self, uid: &str) {
+        if let Some(cluster) = &mut self.cluster
+            && cluster.managed_from.is_none()
+        {
+            cluster.managed_from = Some(uid.into());
+        }
+    }
+
+    pub(super) fn serves(&self, clusters: &BTreeSet<String>) -> bool {
+        self.served.as_ref() == Some(clusters)
+    }
+
+    pub(super) fn set_served(&mut self, clusters: BTreeSet<String>) {
+        self.served = Some(clusters);
+    }
+
+    /// Whether a Machine is cached.
+    pub(super) fn keeps(&self, machine: &Machine) -> bool {
+        match &self.cluster {
+            None => !self.is_strict || self.placement(machine) == Placement::Local,
+            Some(cluster) => self.placement(machine) == Placement::Remote(&cluster.name),
+        }
+    }
+
+    pub(super) fn role<'a>(&'a self, machine: &'a Machine) -> Role<'a> {
+        match (self.placement(machine), &self.cluster) {
+            (Placement::Local, None) => Role::Reconcile,
+            (Placement::Remote(name), Some(cluster)) if name == &*cluster.name => Role::Reconcile,
+            (Placement::Remote(name), None)
+                if self.served.as_ref().is_some_and(|it| !it.contains(name)) =>
+            {
+                Role::Report(name)
+            }
+            (Placement::Local | Placement::Remote(_), _) => Role::Leave,
+        }
+    }
+
+    pub(super) fn placement<'a>(&'a self, machine: &'a Machine) -> Placement<'a> {
+        Placement::of(machine, self.default.as_deref())
+    }
+}
