@@ -38,7 +38,7 @@ pub use cloud_init_secret::{
     CloudInitSecret, CloudInitSource, SecretMetadata, SourceKind, cloud_init_sources,
 };
 pub use cluster::{
-    ClusterProblem, ClusterProblemKind, Placement, RemoteCluster, Unavailable, child_labels,
+    ClusterProblem, ClusterProblemKind, RemoteCluster, Unavailable, VmCluster, child_labels,
     cluster_finalizer, is_cluster_name, requested as requested_cluster,
 };
 pub use digest_key::{DigestKey, has_keyed_digest};

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
-use plan::machine::{MachineObjects, Note, Placement, RemoteCluster, Resolution, build, resolve};
+use plan::machine::{MachineObjects, Note, RemoteCluster, Resolution, VmCluster, build, resolve};
 use serde::Serialize;
 
 use super::{
@@ -104,7 +104,7 @@ fn render(
     let mut surroundings = inventory
         .surroundings(machine.metadata.namespace.as_ref())
         .clone();
-    if let Placement::Remote(cluster) = Placement::of(machine, default) {
+    if let VmCluster::Remote(cluster) = VmCluster::of(machine, default) {
         surroundings.cluster = Some(RemoteCluster {
             name: cluster.into(),
             managed_from: None,

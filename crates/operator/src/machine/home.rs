@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::Machine;
-use plan::machine::{Placement, RemoteCluster};
+use plan::machine::{RemoteCluster, VmCluster};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Home {
@@ -79,25 +79,25 @@ impl Home {
     /// Whether a Machine is cached.
     pub(super) fn keeps(&self, machine: &Machine) -> bool {
         match &self.cluster {
-            None => !self.is_strict || self.placement(machine) == Placement::Local,
-            Some(cluster) => self.placement(machine) == Placement::Remote(&cluster.name),
+            None => !self.is_strict || self.placement(machine) == VmCluster::Local,
+            Some(cluster) => self.placement(machine) == VmCluster::Remote(&cluster.name),
         }
     }
 
     pub(super) fn role<'a>(&'a self, machine: &'a Machine) -> Role<'a> {
         match (self.placement(machine), &self.cluster) {
-            (Placement::Local, None) => Role::Reconcile,
-            (Placement::Remote(name), Some(cluster)) if name == &*cluster.name => Role::Reconcile,
-            (Placement::Remote(name), None)
+            (VmCluster::Local, None) => Role::Reconcile,
+            (VmCluster::Remote(name), Some(cluster)) if name == &*cluster.name => Role::Reconcile,
+            (VmCluster::Remote(name), None)
                 if self.served.as_ref().is_some_and(|it| !it.contains(name)) =>
             {
                 Role::Report(name)
             }
-            (Placement::Local | Placement::Remote(_), _) => Role::Leave,
+            (VmCluster::Local | VmCluster::Remote(_), _) => Role::Leave,
         }
     }
 
-    pub(super) fn placement<'a>(&'a self, machine: &'a Machine) -> Placement<'a> {
-        Placement::of(machine, self.default.as_deref())
+    pub(super) fn placement<'a>(&'a self, machine: &'a Machine) -> VmCluster<'a> {
+        VmCluster::of(machine, self.default.as_deref())
     }
 }

@@ -32,14 +32,14 @@ pub struct RemoteCluster {
 
 /// The cluster in which the virtual machine of a Machine is, or is to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement<'a> {
+pub enum VmCluster<'a> {
     /// That of the Machine.
     Local,
     /// That of the KubevirtConfig of this name.
     Remote(&'a str),
 }
 
-impl<'a> Placement<'a> {
+impl<'a> VmCluster<'a> {
     /// The placement of a Machine. `default` is that of Machines which name no cluster.
     pub fn of(machine: &'a Machine, default: Option<&'a str>) -> Self {
         if let Some(recorded) = Self::recorded(&machine.metadata) {
@@ -99,14 +99,14 @@ pub fn child_labels(machine: &Identity) -> BTreeMap<String, String> {
 
 /// The annotations of a Machine that name another cluster than the one in which its virtual machine is.
 pub(crate) fn ignored_annotations(machine: &Machine) -> Vec<Note> {
-    let Some(recorded) = Placement::recorded(&machine.metadata) else {
+    let Some(recorded) = VmCluster::recorded(&machine.metadata) else {
         return Vec::new();
     };
     let place = match recorded {
-        Placement::Local => "this cluster".to_owned(),
-        Placement::Remote(cluster) => format!("cluster {cluster:?}"),
+        VmCluster::Local => "this cluster".to_owned(),
+        VmCluster::Remote(cluster) => format!("cluster {cluster:?}"),
     };
-    let is_other = |value: &&str| Placement::Remote(value) != recorded;
+    let is_other = |value: &&str| VmCluster::Remote(value) != recorded;
     let note = |name: &str, message| Note {
         path: format!("metadata.annotations[{name}]"),
         message,

@@ -9,7 +9,7 @@ use plan::{
         machine_class,
     },
     machine::{
-        CloudInitObjects, Known, Lookup, Placement, Surroundings, is_running, snapshot_class_name,
+        CloudInitObjects, Known, Lookup, Surroundings, VmCluster, is_running, snapshot_class_name,
     },
 };
 use runtime::cache::Key;
@@ -78,7 +78,7 @@ impl Caches {
 
     /// Whether the virtual machine of a Machine is in another cluster.
     pub(in crate::machine) fn is_elsewhere(&self, machine: &Machine) -> bool {
-        self.home.placement(machine) != Placement::Local
+        self.home.placement(machine) != VmCluster::Local
     }
 
     /// Other Machines with the same VirtualMachine name in its cluster, or a MAC address of this one.

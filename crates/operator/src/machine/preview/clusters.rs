@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use plan::{
     Id,
-    machine::{Placement, Provider},
+    machine::{Provider, VmCluster},
 };
 use runtime::{
     client::{CallCounter, Limits, layered},
@@ -103,9 +103,9 @@ fn cluster_of(document: &GivenDocument, live: &Live, default: Option<&str>) -> O
     }
     // The API server reports what does not decode.
     let machine: Machine = decode::from_value(without_null(merged)).ok()?;
-    match Placement::of(&machine, default) {
-        Placement::Local => None,
-        Placement::Remote(cluster) => Some(cluster.to_owned()),
+    match VmCluster::of(&machine, default) {
+        VmCluster::Local => None,
+        VmCluster::Remote(cluster) => Some(cluster.to_owned()),
     }
 }
 

@@ -26,39 +26,39 @@ fn placed(cluster: &str) -> Value {
 }
 
 #[rstest]
-#[case::nothing(json!({}), json!({}), Placement::Remote("default"))]
-#[case::named(json!({ "annotations": named("east") }), json!({}), Placement::Remote("east"))]
-#[case::empty(json!({ "annotations": named("") }), json!({}), Placement::Remote("default"))]
-#[case::recorded(json!({ "finalizers": placed("east") }), json!({}), Placement::Remote("east"))]
+#[case::nothing(json!({}), json!({}), VmCluster::Remote("default"))]
+#[case::named(json!({ "annotations": named("east") }), json!({}), VmCluster::Remote("east"))]
+#[case::empty(json!({ "annotations": named("") }), json!({}), VmCluster::Remote("default"))]
+#[case::recorded(json!({ "finalizers": placed("east") }), json!({}), VmCluster::Remote("east"))]
 #[case::recorded_before_it_was_named(
     json!({ "finalizers": placed("east"), "annotations": named("west") }),
     json!({}),
-    Placement::Remote("east")
+    VmCluster::Remote("east")
 )]
 #[case::local(
     json!({ "finalizers": [labels::FINALIZER], "annotations": named("west") }),
     json!({}),
-    Placement::Local
+    VmCluster::Local
 )]
-#[case::local_without_finalizers(json!({}), json!({ "machineID": "vm1" }), Placement::Local)]
+#[case::local_without_finalizers(json!({}), json!({ "machineID": "vm1" }), VmCluster::Local)]
 #[case::former_operator(
     json!({ "finalizers": [labels::FORMER_FINALIZER], "annotations": named("east") }),
     json!({ "machineID": "vm1" }),
-    Placement::Remote("east")
+    VmCluster::Remote("east")
 )]
 fn a_virtual_machine_stays_in_the_cluster_that_is_recorded(
     #[case] metadata: Value,
     #[case] status: Value,
-    #[case] expected: Placement<'_>,
+    #[case] expected: VmCluster<'_>,
 ) {
     let machine = machine(&metadata, &status);
-    assert_eq!(Placement::of(&machine, Some("default")), expected);
+    assert_eq!(VmCluster::of(&machine, Some("default")), expected);
 }
 
 #[test]
 fn without_a_default_a_machine_is_in_its_own_cluster() {
     let machine = machine(&json!({}), &Value::Null);
-    assert_eq!(Placement::of(&machine, None), Placement::Local);
+    assert_eq!(VmCluster::of(&machine, None), VmCluster::Local);
 }
 
 #[rstest]

@@ -61,7 +61,7 @@ fn an_empty_value_counts_as_not_set() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 21);
+    assert_eq!(every.len(), 23);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
@@ -275,6 +275,8 @@ fn every_flag_has_its_variable() {
         "NAMESPACE",
         "WATCH_NAMESPACES",
         "CLONE_SOURCE_NAMESPACES",
+        "PASSED_ON_LABELS",
+        "PASSED_ON_ANNOTATIONS",
         "MACHINE_PROVIDER",
         "KUBEVIRT_CONFIG",
         "WATCH_SECRETS",
