@@ -101,3 +101,66 @@ impl Home {
         VmCluster::of(machine, self.default.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(cluster: Option<&str>) -> Machine {
+        let mut machine = json!({
+            "apiVersion": "", "kind": "", "spec": {}, "metadata": { "name": "web" },
+        });
+        if let Some(cluster) = cluster {
+            let annotations = json!({ api::labels::KUBEVIRT_CONFIG: cluster });
+            machine["metadata"]["annotations"] = annotations;
+        }
+        serde_json::from_value(machine).unwrap()
+    }
+
+    fn remote(name: &str) -> Home {
+        let cluster = RemoteCluster {
+            name: name.into(),
+            managed_from: None,
+        };
+        Home::remote_cluster(cluster, None)
+    }
+
+    #[rstest]
+    #[case::own(None, Role::Reconcile)]
+    #[case::of_another(Some("east"), Role::Leave)]
+    #[case::of_none(Some("south"), Role::Report("south"))]
+    fn each_machine_is_reconciled_by_one_controller(
+        #[case] cluster: Option<&str>,
+        #[case] local: Role<'_>,
+    ) {
+        let machine = machine(cluster);
+        let mut home = Home::local(None);
+        home.set_served(["east".to_owned()].into());
+        assert_eq!(home.role(&machine), local);
+        assert!(home.keeps(&machine), "networks concern all Machines");
+        let east = remote("east");
+        assert_eq!(east.keeps(&machine), cluster == Some("east"));
+        assert_eq!(
+            east.role(&machine) == Role::Reconcile,
+            cluster == Some("east")
+        );
+    }
+
+    #[test]
+    fn nothing_is_reported_before_the_clusters_are_known() {
+        let machine = machine(Some("south"));
+        assert_eq!(Home::local(None).role(&machine), Role::Leave);
+    }
+
+    #[test]
+    fn the_uid_of_the_management_cluster_stays() {
+        let mut east = remote("east");
+        east.set_managed_from("a");
+        east.set_managed_from("b");
+        let cluster = east.remote().unwrap();
+        assert_eq!(cluster.managed_from.as_deref(), Some("a"));
+    }
+}
