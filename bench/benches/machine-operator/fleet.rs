@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{self, InProcessOperator},
     copies::{self, Original},
-    process::Process,
+    operator::OperatorProcess,
 };
 
 /// Shorter than the default, to shorten the measurement.
@@ -62,7 +62,7 @@ async fn serve(api: &ApiServer) -> TempDir {
 /// without Machines in KiB.
 async fn create_all(server: &ApiServer, machines: usize) -> u64 {
     let folder = serve(server).await;
-    let mut process = Process::start(&folder.path().join("kubeconfig"), cluster::RESYNC);
+    let mut process = OperatorProcess::start(&folder.path().join("kubeconfig"), cluster::RESYNC);
     process.synced().await;
     let empty = process.memory().resident;
     let client = server.client();
@@ -86,7 +86,7 @@ async fn create_all(server: &ApiServer, machines: usize) -> u64 {
 /// A process that finds all Machines converged.
 async fn observe_all(folder: &TempDir, machines: usize, empty: u64, resyncs: u32) {
     let start = Instant::now();
-    let mut process = Process::start(&folder.path().join("kubeconfig"), RESYNC);
+    let mut process = OperatorProcess::start(&folder.path().join("kubeconfig"), RESYNC);
     process.synced().await;
     println!(
         "  from the start until the caches are synced {:>9.1} s",
@@ -107,7 +107,7 @@ async fn observe_all(folder: &TempDir, machines: usize, empty: u64, resyncs: u32
     );
 }
 
-fn print_memory(label: &str, process: &Process, machines: usize, empty: u64) {
+fn print_memory(label: &str, process: &OperatorProcess, machines: usize, empty: u64) {
     let memory = process.memory();
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!(

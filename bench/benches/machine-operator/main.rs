@@ -16,7 +16,11 @@ mod copies;
 mod delay;
 mod fleet;
 mod one;
+mod operator;
+#[path = "../process.rs"]
 mod process;
+#[path = "../simulated.rs"]
+mod simulated;
 
 use std::process::ExitCode;
 
