@@ -36,7 +36,7 @@ pub(crate) use self::retry_after::from_headers;
 pub use self::{
     body::Body,
     call::{Call, CallCounter, CallObserver, CallOutcome, Verb},
-    connect::{ConnectError, connect, transport},
+    connect::{ConnectError, connect, connect_to, transport},
     retry_after::{MAX_RETRY_AFTER, retry_after},
     transport::Transport,
 };
