@@ -66,6 +66,16 @@ impl Failure {
     }
 }
 
+/// A refusal of a request that has no typed response.
+pub(crate) fn status_failure(verb: &'static str, what: &str, status: &Status) -> Failure {
+    Failure::Api {
+        verb,
+        what: what.to_owned(),
+        reason: reason(status),
+        code: Some(status.code),
+    }
+}
+
 fn reason(status: &Status) -> String {
     let message = status.message.trim();
     match (status.code, message) {

@@ -8,6 +8,7 @@
 
 mod age;
 mod complete;
+mod console;
 mod create;
 mod diff;
 mod doctor;
@@ -17,12 +18,15 @@ mod family;
 mod kinds;
 mod list;
 mod output;
+mod port_forward;
 mod power;
 mod read;
 mod select;
 mod session;
+mod ssh;
 mod table;
 mod tree;
+mod tunnel;
 
 use std::path::{Path, PathBuf};
 
@@ -87,6 +91,10 @@ pub enum Command {
     Restart(power::Restart),
     Pause(power::Pause),
     Resume(power::Resume),
+    Console(console::Console),
+    PortForward(port_forward::PortForward),
+    Ssh(ssh::Ssh),
+    Scp(ssh::Scp),
 }
 
 impl Command {
@@ -103,6 +111,10 @@ impl Command {
             Self::Restart(command) => command.run(session).await,
             Self::Pause(command) => command.run(session).await,
             Self::Resume(command) => command.run(session).await,
+            Self::Console(command) => command.run(session).await,
+            Self::PortForward(command) => command.run(session).await,
+            Self::Ssh(command) => command.run(session).await,
+            Self::Scp(command) => command.run(session).await,
         };
         match result {
             Ok(code) => code,

@@ -49,6 +49,8 @@ pub struct Session {
     pub terminal: Terminal,
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub previewer: Previewer,
+    /// Command line of this plugin with the same cluster and namespace, for programs that call it.
+    pub program: Vec<String>,
 }
 
 impl Session {

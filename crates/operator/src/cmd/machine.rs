@@ -53,7 +53,7 @@ impl Args {
             connection,
             command,
         } = self;
-        runtime.block_on(async {
+        let outcome = runtime.block_on(async {
             let Some(mut session) = report.ok(session(&connection).await) else {
                 return Outcome::Problems;
             };
@@ -62,7 +62,10 @@ impl Args {
                 plugin::ExitCode::Failed => Outcome::Problems,
                 plugin::ExitCode::Found => Outcome::Changes,
             }
-        })
+        });
+        // A read of standard input cannot be cancelled.
+        runtime.shutdown_background();
+        outcome
     }
 }
 
@@ -92,7 +95,26 @@ async fn session(connection: &Connection) -> Result<Session, ConnectError> {
         },
         clock: Arc::new(Timestamp::now),
         previewer: previewer(Timestamp::now),
+        program: program(connection, namespace),
     })
+}
+
+/// Command line of the plugin with this connection.
+fn program(connection: &Connection, namespace: &str) -> Vec<String> {
+    let program = std::env::current_exe().ok();
+    let program = program.map_or_else(
+        || "kubevirt-operator".into(),
+        |path| path.display().to_string(),
+    );
+    let mut words = vec![program, "machine".to_owned()];
+    if let Some(path) = connection.kubeconfig() {
+        words.extend(["--kubeconfig".to_owned(), path.display().to_string()]);
+    }
+    if let Some(context) = connection.context() {
+        words.extend(["--context".to_owned(), context.to_owned()]);
+    }
+    words.extend(["--namespace".to_owned(), namespace.to_owned()]);
+    words
 }
 
 /// What the name of the program asks for.

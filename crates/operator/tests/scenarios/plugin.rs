@@ -39,6 +39,7 @@ fn session(scenario: &Scenario, out: &SharedWriter, err: &SharedWriter) -> Sessi
         terminal: Terminal::default(),
         clock: Arc::clone(&clock) as _,
         previewer: previewer(move || clock()),
+        program: Vec::new(),
     }
 }
 
