@@ -69,7 +69,9 @@ impl PortForward {
                 return Ok(ExitCode::Done);
             };
             let connection = target(*remote).open(&session.client).await?;
-            tunnel(connection, Role::Client, stdin(), stdout()).await?;
+            tunnel(connection, Role::Client, stdin(), stdout())
+                .await
+                .map_err(lost)?;
             return Ok(ExitCode::Done);
         }
         let mut listeners = Vec::new();
@@ -132,7 +134,14 @@ async fn forward(
 async fn connect(client: &kube::Client, target: &Target, local: TcpStream) -> Result<(), Failure> {
     let connection = target.open(client).await?;
     let (reader, writer) = split(local);
-    Ok(tunnel(connection, Role::Client, reader, writer).await?)
+    tunnel(connection, Role::Client, reader, writer)
+        .await
+        .map_err(lost)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn lost(error: std::io::Error) -> Failure {
+    Failure::Other(format!("the connection to the guest was lost: {error}"))
 }
 
 #[cfg(test)]

@@ -68,7 +68,8 @@ impl Shell {
                 }
                 // Backspace, as terminals send it.
                 0x08 | 0x7f => {
-                    if self.line.pop().is_some() && !self.is_hidden() {
+                    let removed = self.line.pop();
+                    if removed.is_some() && !self.is_hidden() {
                         shown.push_str("\x08 \x08");
                     }
                 }
