@@ -10,7 +10,9 @@ ARG BUILDKIT_SBOM_SCAN_STAGE=true
 WORKDIR /src
 COPY . .
 ARG TARGETARCH
-RUN image/binary "$TARGETARCH" /kubevirt-operator
+# For the command `version`.
+ARG REVISION=unknown
+RUN KUBEVIRT_OPERATOR_COMMIT="$REVISION" image/binary "$TARGETARCH" /kubevirt-operator
 
 FROM scratch
 ARG VERSION=0.0.0

@@ -2,8 +2,11 @@
 
 mod completions;
 mod crds;
+mod findings;
 mod import;
 mod input;
+#[cfg(feature = "plugin")]
+pub(crate) mod machine;
 mod manifests;
 mod plan;
 mod preview;
@@ -17,6 +20,7 @@ mod settings;
 mod simulate;
 #[cfg(feature = "cel")]
 mod validate;
+mod version;
 mod virt_operator;
 
 use std::process::ExitCode;
@@ -39,6 +43,8 @@ pub(crate) struct Cli {
 enum Command {
     Crds(crds::Args),
     Import(import::Args),
+    #[cfg(feature = "plugin")]
+    Machine(machine::Args),
     Manifests(manifests::Args),
     Plan(plan::Args),
     Render(render::Args),
@@ -51,6 +57,7 @@ enum Command {
     #[cfg(feature = "sandbox")]
     Simulate(simulate::Args),
     Completions(completions::Args),
+    Version(version::Args),
 }
 
 /// Result of a command, in order of severity.
@@ -75,12 +82,28 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// Exit status of wrong usage, `EX_USAGE` of sysexits.h: no command ends with it.
+const USAGE: u8 = 64;
+
+/// Prints an error of the command line, or the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // Nothing can be reported when the stream is closed.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(USAGE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
 impl Cli {
     pub(crate) fn run(self) -> Outcome {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
             Command::Crds(args) => args.run(&mut report),
             Command::Import(args) => args.run(&mut report),
+            #[cfg(feature = "plugin")]
+            Command::Machine(args) => args.run(&mut report),
             Command::Manifests(args) => args.run(&mut report),
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
@@ -93,6 +116,7 @@ impl Cli {
             #[cfg(feature = "sandbox")]
             Command::Simulate(args) => args.run(&mut report),
             Command::Completions(args) => args.run(&mut report),
+            Command::Version(args) => args.run(&mut report),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! the size of a file, its number of documents, and nesting, nodes and alias expansion of YAML are
 //! limited. An invalid document does not hide the others of its file.
 
+pub mod positions;
+
 use std::{
     fmt, fs,
     io::{self, Read as _},
@@ -79,6 +81,14 @@ pub enum Source {
     File(PathBuf),
 }
 
+/// Content of a source.
+#[derive(Debug)]
+pub struct Read {
+    pub file: Arc<str>,
+    pub text: String,
+    pub documents: Vec<Result<Document, ReadError>>,
+}
+
 /// Sources at `paths`: `-` is standard input; a directory stands for the manifests in it.
 pub fn sources(paths: &[PathBuf], recursive: bool) -> Vec<Result<Source, ReadError>> {
     let mut found = Vec::new();
@@ -132,6 +142,11 @@ fn walk(directory: &Path, recursive: bool, found: &mut Vec<Result<Source, ReadEr
 impl Source {
     /// Reads the documents, one result each.
     pub fn read(&self) -> Result<Vec<Result<Document, ReadError>>, ReadError> {
+        self.read_with_text().map(|read| read.documents)
+    }
+
+    /// The same with the text, in which [`positions`] finds their fields.
+    pub fn read_with_text(&self) -> Result<Read, ReadError> {
         let file: Arc<str> = match self {
             Self::Stdin => "stdin".into(),
             Self::File(path) => path.display().to_string().into(),
@@ -143,7 +158,13 @@ impl Source {
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(ReadError::FileTooLarge { file });
         }
-        parse(&file, &bytes)
+        let documents = parse(&file, &bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Read {
+            file,
+            text,
+            documents,
+        })
     }
 
     fn bytes(&self) -> io::Result<Vec<u8>> {

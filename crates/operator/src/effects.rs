@@ -34,7 +34,7 @@ pub(crate) fn print<'a>(
     line: &str,
     remark: &str,
     fields: impl IntoIterator<Item = &'a Change>,
-    out: &mut impl Write,
+    out: &mut (impl Write + ?Sized),
 ) -> io::Result<()> {
     let style = match verb {
         Verb::Create | Verb::Issue => CREATE,
@@ -50,7 +50,7 @@ pub(crate) fn print<'a>(
 }
 
 /// Prints a field with its old and new value.
-fn print_field(field: &Change, out: &mut impl Write) -> io::Result<()> {
+fn print_field(field: &Change, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let Change { path, from, to } = field;
     let path = printable(path);
     match (from, to) {

@@ -10,6 +10,8 @@ mod effects;
 mod events;
 pub mod installation;
 mod kind_events;
+#[cfg(feature = "plugin")]
+pub mod kubectl;
 pub mod kubevirt;
 mod lists;
 mod logs;
@@ -32,5 +34,12 @@ use clap::Parser;
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    cmd::Cli::parse().run().into()
+    #[cfg(feature = "plugin")]
+    if let Some(code) = cmd::machine::run_as_plugin() {
+        return code;
+    }
+    match cmd::Cli::try_parse() {
+        Ok(cli) => cli.run().into(),
+        Err(error) => cmd::usage(&error),
+    }
 }

@@ -17,6 +17,8 @@ const NOTE: Style = AnsiColor::Cyan.on_default().bold();
 pub(crate) struct Report {
     out: Box<dyn Write>,
     notes: BTreeMap<String, (String, usize)>,
+    /// All notes in order: document, path and message. None if they are not recorded.
+    recorded: Option<Vec<(Origin, String, String)>>,
 }
 
 impl Report {
@@ -24,7 +26,20 @@ impl Report {
         Self {
             out: Box::new(anstream::AutoStream::auto(io::stderr())),
             notes: BTreeMap::new(),
+            recorded: None,
         }
+    }
+
+    /// Records notes from now on, for output that programs read.
+    pub(crate) fn record_notes(&mut self) {
+        self.recorded.get_or_insert_default();
+    }
+
+    pub(crate) fn recorded_notes(&mut self) -> Vec<(Origin, String, String)> {
+        self.recorded
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     pub(crate) fn error(&mut self, message: impl Display) {
@@ -39,6 +54,9 @@ impl Report {
     }
 
     pub(crate) fn note(&mut self, origin: &Origin, path: &str, message: &str) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push((origin.clone(), path.to_owned(), message.to_owned()));
+        }
         let first = || (format!("{origin}: {path}"), 0);
         self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;
     }

@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod certificates;
 mod conditions;
+pub mod diagnosis;
 mod event;
 mod fingerprint;
 mod id;

@@ -37,7 +37,7 @@ pub(crate) use self::retry_after::from_headers;
 pub use self::{
     body::Body,
     call::{Call, CallCounter, CallObserver, CallOutcome, Verb},
-    connect::{ConnectError, connect, transport},
+    connect::{ConnectError, connect, connect_to, transport},
     inline::{KubeconfigRefused, connect_inline},
     retry_after::{MAX_RETRY_AFTER, retry_after},
     transport::Transport,

@@ -8,12 +8,14 @@ use actors::{
     faults::Faults,
     kind::{DEFINITION, POD},
     kubevirt::{
-        Eviction, Mode, SubresourceRequest, VMI, admit_vm, default_vm, default_vmi, evict,
-        guest_of, rejection, subresource, subresource_api_resources,
+        Eviction, Mode, SubresourceRequest, SubresourceResponse, VMI, admit_vm, check_console,
+        default_vm, default_vmi, evict, guest_of, guest_service, rejection, subresource,
+        subresource_api_resources,
     },
 };
 use apiserver::{
-    Admission, Backend, Cause, Denial, Extension, ExtensionRequest, Operation, Refusal, Review,
+    Admission, Backend, Cause, Connecting, Denial, Extension, ExtensionRequest, Operation, Refusal,
+    ResourcePath, Review, Tunnel,
 };
 use futures::future::BoxFuture;
 use http::StatusCode;
@@ -23,6 +25,8 @@ use kube::{
     api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+
+use crate::guest::Guest;
 
 pub(crate) const VIRT_API: &str = "virt-api";
 pub(crate) const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
@@ -124,6 +128,48 @@ impl Extension for Subresources {
             (code, answer.body)
         })
     }
+
+    fn connect(&self, client: &kube::Client, request: &ExtensionRequest) -> Option<Connecting> {
+        if !matches!(request.path.subresource.as_str(), "portforward" | "console") {
+            return None;
+        }
+        let (client, path, now) = (client.clone(), request.path.clone(), request.now);
+        let (faults, mode) = (self.faults.clone(), self.mode);
+        Some(Box::pin(async move {
+            if !is_reachable(&client, &faults, mode, now).await {
+                return Err(unavailable());
+            }
+            tunnel_to(client, path).await
+        }))
+    }
+}
+
+/// The tunnel to a port, or to the console, of an instance's guest.
+async fn tunnel_to(
+    client: kube::Client,
+    path: ResourcePath,
+) -> Result<Tunnel, (StatusCode, Value)> {
+    let instances: Api<DynamicObject> =
+        Api::namespaced_with(client, &path.namespace, &VMI.api_resource());
+    let name = path.name;
+    let answer = |refusal: SubresourceResponse| {
+        let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (code, refusal.body)
+    };
+    let found = instances.get_opt(&name).await;
+    let found = found.map_err(|error| answer(SubresourceResponse::internal(&error.to_string())))?;
+    let vmi = found.and_then(|vmi| serde_json::to_value(vmi).ok());
+    let is_console = path.subresource == "console";
+    let service = if is_console {
+        check_console(&name, vmi.as_ref()).map(|()| None)
+    } else {
+        guest_service(&name, vmi.as_ref(), &path.rest).map(Some)
+    };
+    let service = service.map_err(answer)?;
+    let guest = Guest::new(instances, &name, &vmi.unwrap_or_default());
+    Ok(Box::new(move |connection| {
+        Box::pin(guest.serve(service, connection))
+    }))
 }
 
 /// Whether virt-api is reachable: no fault prevents it and, if managed, it has a ready pod.

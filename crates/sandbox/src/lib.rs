@@ -7,6 +7,7 @@
 
 mod cdi;
 mod cluster;
+mod guest;
 mod kubevirt;
 mod listen;
 mod seed;

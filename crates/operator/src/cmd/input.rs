@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use plan::machine::Provider;
 
-use super::Outcome;
+use super::{
+    Outcome,
+    findings::{Finding, Level, Texts},
+};
 use crate::{
     documents::{self, Document, Origin},
     manifests::{self, Kind, Resource, UnknownKind},
@@ -18,8 +21,17 @@ pub(super) const OTHER_PROVIDER: &str =
 #[derive(clap::Args)]
 pub(super) struct Input {
     /// File or directory with YAML or JSON documents, or - for standard input; can be repeated
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "FILE|DIR|-",
+        required_unless_present = "files"
+    )]
     filename: Vec<PathBuf>,
+
+    /// The same as --filename
+    #[arg(value_name = "FILE|DIR|-")]
+    files: Vec<PathBuf>,
 
     /// Process directories recursively
     #[arg(short = 'R', long)]
@@ -57,6 +69,22 @@ pub(super) struct Loaded {
     /// Number of documents of the group vitistack.io.
     pub(super) checked: usize,
     pub(super) unreadable: Option<Unreadable>,
+    /// What could not be read, for output that programs read.
+    #[cfg_attr(not(feature = "cel"), expect(dead_code, reason = "for validate"))]
+    pub(super) failures: Vec<Finding>,
+    /// Documents of other kinds.
+    pub(super) ignored: Vec<Document>,
+    #[cfg_attr(not(feature = "cel"), expect(dead_code, reason = "for validate"))]
+    pub(super) texts: Texts,
+}
+
+/// Documents as they were read.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) documents: Vec<Document>,
+    pub(super) unreadable: Option<Unreadable>,
+    pub(super) failures: Vec<Finding>,
+    pub(super) texts: Texts,
 }
 
 /// A document could not be read, which has been reported.
@@ -102,6 +130,14 @@ impl Loaded {
     }
 }
 
+impl Read {
+    fn fail(&mut self, error: &documents::ReadError, report: &mut Report) {
+        report.error(error);
+        self.failures.push(Finding::unread(error));
+        self.unreadable = Some(Unreadable);
+    }
+}
+
 impl Input {
     /// The operator's provider. As in the operator, an empty value counts as not set.
     pub(super) fn provider(&self) -> Provider {
@@ -118,9 +154,16 @@ impl Input {
 
     /// Reads and decodes all documents. Unreadable ones are reported at once.
     pub(super) fn load(&self, report: &mut Report) -> Loaded {
-        let (documents, unreadable) = self.read(report);
+        let Read {
+            documents,
+            unreadable,
+            failures,
+            texts,
+        } = self.read(report);
         let mut loaded = Loaded {
             unreadable,
+            failures,
+            texts,
             ..Loaded::default()
         };
         for document in documents {
@@ -130,33 +173,32 @@ impl Input {
     }
 
     /// Reads all documents. Unreadable ones are reported at once.
-    pub(super) fn read(&self, report: &mut Report) -> (Vec<Document>, Option<Unreadable>) {
-        let mut documents = Vec::new();
-        let mut unreadable = None;
-        let mut failed = |error: documents::ReadError, report: &mut Report| {
-            report.error(error);
-            unreadable = Some(Unreadable);
-        };
+    pub(super) fn read(&self, report: &mut Report) -> Read {
+        let mut read = Read::default();
         let mut count = 0;
-        for source in documents::sources(&self.filename, self.recursive) {
-            match source.and_then(|source| source.read()) {
+        let paths = [self.filename.as_slice(), &self.files].concat();
+        for source in documents::sources(&paths, self.recursive) {
+            match source.and_then(|source| source.read_with_text()) {
                 Ok(found) => {
-                    count += found.len();
-                    for document in found {
+                    count += found.documents.len();
+                    read.texts.insert(&found.file, found.text);
+                    for document in found.documents {
                         match document {
-                            Ok(document) => documents.push(document),
-                            Err(error) => failed(error, report),
+                            Ok(document) => read.documents.push(document),
+                            Err(error) => read.fail(&error, report),
                         }
                     }
                 }
-                Err(error) => failed(error, report),
+                Err(error) => read.fail(&error, report),
             }
         }
-        if count == 0 && unreadable.is_none() {
-            report.error("no documents found in the given files");
-            unreadable = Some(Unreadable);
+        if count == 0 && read.unreadable.is_none() {
+            let message = "no documents found in the given files";
+            report.error(message);
+            read.failures.push(Finding::general(Level::Error, message));
+            read.unreadable = Some(Unreadable);
         }
-        (documents, unreadable)
+        read
     }
 
     /// Namespace of documents without one.
@@ -169,6 +211,7 @@ impl Input {
             Ok(kind) => kind,
             Err(UnknownKind::Foreign(what)) => {
                 report.note(&document.origin, "kind", &format!("{what} is ignored"));
+                loaded.ignored.push(document);
                 return;
             }
             Err(UnknownKind::Invalid { path, message }) => {

@@ -26,6 +26,14 @@ pub(crate) struct Cluster {
     kubeconfig: Option<PathBuf>,
 }
 
+/// Exit status of a preview.
+#[derive(clap::Args)]
+pub(crate) struct Detail {
+    /// Exit with status 2 if there are changes
+    #[arg(long)]
+    pub(crate) detailed_exitcode: bool,
+}
+
 impl Cluster {
     /// Client, and the default namespace of the kubeconfig.
     pub(crate) async fn connect(&self) -> Result<(Client, String), ConnectError> {
@@ -45,6 +53,8 @@ pub(crate) struct Shown<N, E> {
     pub(crate) notes: N,
     pub(crate) errors: E,
     pub(crate) fails: bool,
+    /// Whether changes have an exit status of their own.
+    pub(crate) is_detailed: bool,
     pub(crate) has_changes: bool,
 }
 
@@ -68,7 +78,7 @@ where
         for error in self.errors {
             report.error(error);
         }
-        outcome.max(match (self.fails, self.has_changes) {
+        outcome.max(match (self.fails, self.has_changes && self.is_detailed) {
             (true, _) => Outcome::Problems,
             (false, true) => Outcome::Changes,
             (false, false) => Outcome::Fine,

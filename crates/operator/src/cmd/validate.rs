@@ -1,5 +1,7 @@
 //! Command `validate`.
 
+mod strict;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
@@ -13,8 +15,11 @@ use plan::{
     naming,
 };
 
+use serde_json::{Value, json};
+
 use super::{
     Outcome,
+    findings::{self, Finding, Format},
     input::{Entry, Input, Loaded, OTHER_PROVIDER, Problem, Unreadable},
     written,
 };
@@ -28,7 +33,7 @@ use crate::{
 ///
 /// Checks the documents against the schema and its CEL rules, as the API server does, and resolves
 /// Machines, as the operator does, without a cluster. Prints one line for each problem:
-/// file:document: field: message.
+/// file:document: field: message. The other formats have line and column of the field instead.
 ///
 /// Exit status: 0 no problems, 1 problems, 2 a file cannot be read.
 #[derive(clap::Args)]
@@ -36,25 +41,97 @@ use crate::{
 Examples:
   kubevirt-operator validate -f machine.yaml
   kubevirt-operator validate -R -f manifests/
+  kubevirt-operator validate --strict -o github manifests/
   helm template . | kubevirt-operator validate -f -")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
+
+    /// Also refuse documents of unknown API groups, and cloud-init data that cloud-init cannot read
+    #[arg(long)]
+    strict: bool,
+
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
+        report.record_notes();
         let mut loaded = self.input.load(report);
         let found = find_duplicates(&loaded.entries);
         loaded.problems.extend(found);
         let found = resolve_machines(&loaded.entries, self.input.provider(), report);
         loaded.problems.extend(found);
-        let printed = print(&loaded.problems);
+        if self.strict {
+            let found = strict_problems(&loaded);
+            loaded.problems.extend(found);
+        }
+        let printed = self.print(&loaded, &report.recorded_notes());
         if loaded.checked > 0 || loaded.unreadable.is_none() {
             report.summary(summary(&loaded));
         }
         loaded.outcome().max(written(printed, report))
     }
+}
+
+impl Args {
+    fn print(&self, loaded: &Loaded, notes: &[(Origin, String, String)]) -> io::Result<()> {
+        if self.output == Format::Text {
+            return print(&loaded.problems);
+        }
+        let problems = loaded.problems.iter();
+        let mut problems: Vec<Finding> = problems
+            .map(|it| Finding::error(&it.origin, &it.path, &it.message))
+            .collect();
+        problems.extend(loaded.failures.iter().cloned());
+        let notes = notes.iter();
+        let notes: Vec<Finding> = notes
+            .map(|(origin, path, message)| Finding::note(origin, path, message))
+            .collect();
+        let all = [problems.as_slice(), &notes].concat();
+        let text = match self.output {
+            Format::Text => return Ok(()),
+            Format::Json => format!("{:#}\n", as_json(loaded, &problems, &notes)),
+            Format::Sarif => format!("{:#}\n", findings::sarif("validate", &all, &loaded.texts)),
+            Format::Github => findings::github("validate", &all, &loaded.texts),
+        };
+        io::stdout().write_all(text.as_bytes())
+    }
+}
+
+fn as_json(loaded: &Loaded, problems: &[Finding], notes: &[Finding]) -> Value {
+    json!({
+        "checked": loaded.checked,
+        "isValid": problems.is_empty(),
+        "problems": findings::as_json(problems, &loaded.texts),
+        "notes": findings::as_json(notes, &loaded.texts),
+    })
+}
+
+/// Problems that only `--strict` reports.
+fn strict_problems(loaded: &Loaded) -> Vec<Problem> {
+    let ignored = loaded.ignored.iter().filter_map(|document| {
+        Some(Problem {
+            origin: document.origin.clone(),
+            path: "apiVersion".to_owned(),
+            message: strict::unknown_group(&document.value)?,
+        })
+    });
+    let entries = loaded.entries.iter();
+    let cloud_init = entries.flat_map(|entry| {
+        let found = match &entry.resource {
+            Resource::Machine(machine) => strict::cloud_init(machine),
+            _ => Vec::new(),
+        };
+        found.into_iter().map(|(path, message)| Problem {
+            origin: entry.origin.clone(),
+            path,
+            message,
+        })
+    });
+    ignored.chain(cloud_init).collect()
 }
 
 fn summary(loaded: &Loaded) -> String {

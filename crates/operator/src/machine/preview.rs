@@ -88,6 +88,8 @@ pub struct Preview {
     pub errors: Vec<String>,
     /// Gaps of the preview: data that could not be read.
     pub notes: Vec<String>,
+    /// Number of files and documents that could not be read.
+    pub unread: usize,
 }
 
 #[derive(Debug, Error)]

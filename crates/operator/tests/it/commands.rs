@@ -331,7 +331,7 @@ fn help_explains_the_commands(#[case] args: &[&str], #[case] teaches: &str) {
 #[test]
 fn without_a_command_the_help_is_shown() {
     let output = run(&[]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(64));
     assert!(text(&output.stderr).contains("Usage:"));
 }
 

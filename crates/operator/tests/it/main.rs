@@ -16,6 +16,7 @@ mod cluster;
 mod commands;
 mod docs;
 mod examples;
+mod formats;
 mod generated;
 mod operator_docs;
 mod pipeline;

@@ -12,7 +12,7 @@ use super::{cluster::with_cluster, root, text};
 
 fn plan(kubeconfig: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"))
-        .args(["plan", "--kubeconfig"])
+        .args(["plan", "--detailed-exitcode", "--kubeconfig"])
         .arg(kubeconfig)
         .args(args)
         .envs(environment.iter().copied())

@@ -15,7 +15,12 @@ const REGISTRY: &str = "registry.example/kubevirt";
 
 fn plan(kubeconfig: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"))
-        .args(["virt-operator", "plan", "--kubeconfig"])
+        .args([
+            "virt-operator",
+            "plan",
+            "--detailed-exitcode",
+            "--kubeconfig",
+        ])
         .arg(kubeconfig)
         .args(args)
         .current_dir(root())

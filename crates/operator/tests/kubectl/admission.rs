@@ -55,5 +55,5 @@ fn refusals_and_warnings_reach_the_user() {
 #[test]
 fn webhook_validation_requires_a_running_operator() {
     let output = crate::process::run(&["sandbox", "--with-webhook", "--no-operator"]);
-    assert_eq!(output.status.code(), Some(2), "{}", both(&output));
+    assert_eq!(output.status.code(), Some(64), "{}", both(&output));
 }

@@ -131,7 +131,7 @@ fn the_sandbox_listens_on_loopback_addresses_only() {
         1,
         &["loopback addresses only", "0.0.0.0:0"],
     );
-    assert_refused(&start("nonsense"), 2, &["--listen"]);
+    assert_refused(&start("nonsense"), 64, &["--listen"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     assert_refused(&start(&address), 1, &[&address, "in use"]);

@@ -22,6 +22,7 @@ mod operations;
 mod operator;
 mod operator_process;
 mod persistence;
+mod plugin;
 mod process;
 mod read;
 mod readme;

@@ -48,6 +48,7 @@ mod orphans;
 mod ownership;
 mod placement;
 mod plan;
+mod plugin;
 mod power;
 mod process;
 mod protection;

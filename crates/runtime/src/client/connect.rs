@@ -54,7 +54,12 @@ pub enum ConnectError {
 ///
 /// Calls are not retried, and silent connections are closed.
 pub async fn connect(paths: &[PathBuf]) -> Result<Config, ConnectError> {
-    let mut config = load(paths).await?;
+    connect_to(paths, None).await
+}
+
+/// As [`connect`], with the context of that name; without one, with the current context.
+pub async fn connect_to(paths: &[PathBuf], context: Option<&str>) -> Result<Config, ConnectError> {
+    let mut config = load(paths, context).await?;
     harden(&mut config);
     Ok(config)
 }
@@ -70,8 +75,11 @@ pub(super) fn harden(config: &mut Config) {
     config.headers.push((USER_AGENT, agent));
 }
 
-async fn load(paths: &[PathBuf]) -> Result<Config, ConnectError> {
-    let options = KubeConfigOptions::default();
+async fn load(paths: &[PathBuf], context: Option<&str>) -> Result<Config, ConnectError> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
     if let [first, rest @ ..] = paths {
         let unusable = |path: &Path, error: &KubeconfigError| ConnectError::Kubeconfig {
             path: path.to_owned(),
@@ -96,7 +104,8 @@ async fn load(paths: &[PathBuf]) -> Result<Config, ConnectError> {
         };
         return Config::from_kubeconfig(&options).await.map_err(unusable);
     }
-    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+    // A Pod's service account has no contexts.
+    if context.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return Config::incluster().map_err(|error| ConnectError::Unknown {
             reason: chain(&error),
         });
@@ -197,6 +206,24 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_context_is_chosen_by_name() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content = "{current-context: c, contexts: [{name: c, context: {cluster: k, namespace: n}}, \
+                       {name: d, context: {cluster: k, namespace: m}}], \
+                       clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
+        file.write_all(content.as_bytes()).unwrap();
+        let path = [file.path().to_owned()];
+        let config = connect_to(&path, Some("d")).await.unwrap();
+        assert_eq!(config.default_namespace, "m");
+        let error = connect_to(&path, Some("e"))
+            .await
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains('e'), "{error}");
     }
 
     #[tokio::test]

@@ -47,8 +47,8 @@ pub use self::{
     storage::SNAPSHOT_CLASS_ANNOTATION,
     strategy::{Strategies, synthetic_objects, synthetic_strategy},
     subresource::{
-        Decision, Effect, SubresourceRequest, SubresourceResponse, decide as decide_subresource,
-        subresource, subresource_api_resources,
+        Decision, Effect, GuestService, SubresourceRequest, SubresourceResponse, check_console,
+        decide as decide_subresource, guest_service, subresource, subresource_api_resources,
     },
     vm::VmController,
     vmi::VmiController,

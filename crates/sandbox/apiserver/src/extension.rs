@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    Cause,
+    Cause, Tunnel,
     admission::webhook::Operation,
     auth::{Attributes, User, rbac},
     object,
@@ -45,7 +45,14 @@ pub trait Extension: Send + Sync + std::fmt::Debug {
         client: kube::Client,
         request: ExtensionRequest,
     ) -> BoxFuture<'static, (StatusCode, Value)>;
+    /// Opens what is behind a WebSocket; none if the request is handled like any other.
+    fn connect(&self, _client: &kube::Client, _request: &ExtensionRequest) -> Option<Connecting> {
+        None
+    }
 }
+
+/// A tunnel, or the answer of a refusal.
+pub type Connecting = BoxFuture<'static, Result<Tunnel, (StatusCode, Value)>>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Definitions<'a>(pub(crate) &'a Store);

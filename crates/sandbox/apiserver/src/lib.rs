@@ -41,16 +41,20 @@ mod store;
 mod stored_policy;
 mod subresources;
 mod table_convertor;
+mod upgrade;
 mod validation;
 mod verbs;
 
 pub use admission::webhook::Operation;
 pub use auth::User;
 pub use body::Body;
-pub use extension::{Admission, Definitions, Denial, Extension, ExtensionRequest, Refusal, Review};
+pub use extension::{
+    Admission, Connecting, Definitions, Denial, Extension, ExtensionRequest, Refusal, Review,
+};
 pub use request::ResourcePath;
 pub use server::{ApiServer, InProcess, Options};
 pub use service_backends::Backend;
 pub(crate) use status::ApiResult;
 pub use status::{ApiError, Cause, Details, ObjectRef};
 pub use store::{JournalError, LoggedWrite, WriteLog};
+pub use upgrade::{Tunnel, Upgraded};

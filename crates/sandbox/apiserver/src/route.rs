@@ -21,6 +21,7 @@ use crate::{
     server::ApiServer,
     stored_policy::StoredPolicy,
     subresources,
+    upgrade::Upgrade,
     verbs::{Call, create, delete, get, list, patch, scale, update, watch},
 };
 
@@ -37,9 +38,17 @@ impl ApiServer {
         if request.method() == Method::HEAD {
             return no_head();
         }
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let upgrade = Upgrade::of(&mut parts);
         let result = self
-            .route(user, &parts.method, &parts.uri, &parts.headers, body)
+            .route(
+                user,
+                &parts.method,
+                &parts.uri,
+                &parts.headers,
+                upgrade,
+                body,
+            )
             .await;
         result.unwrap_or_else(|error| refusal(&parts.headers, &error))
     }
@@ -50,6 +59,7 @@ impl ApiServer {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
+        upgrade: Option<Upgrade>,
         body: B,
     ) -> ApiResult
     where
@@ -80,7 +90,7 @@ impl ApiServer {
         match target {
             Target::Other(path) => self.serve_non_resource(method, &path, headers),
             Target::Resource(path) => {
-                self.serve_resource(&user, method, headers, &path, &query, uri, body)
+                self.serve_resource(&user, method, headers, &path, &query, uri, upgrade, body)
                     .await
             }
         }
@@ -158,6 +168,7 @@ impl ApiServer {
         path: &ResourcePath,
         query: &Query,
         uri: &Uri,
+        upgrade: Option<Upgrade>,
         body: B,
     ) -> ApiResult
     where
@@ -170,9 +181,15 @@ impl ApiServer {
                 extension.group() == path.group && extension.version() == path.version
             }) {
                 let bytes = body::read(body).await?;
-                return self
-                    .serve_extension(extension, user, method, path, uri, &bytes)
-                    .await;
+                let request = ExtensionRequest {
+                    method: method.clone(),
+                    path: path.clone(),
+                    query: uri.query().unwrap_or_default().to_owned(),
+                    body: extension_body(&bytes)?,
+                    user: User::clone(user),
+                    now: self.shared.clock.now(),
+                };
+                return self.serve_extension(extension, request, upgrade).await;
             }
             // In CustomResourceDefinition groups, a real server knows only served versions.
             let known = registry.all().find(|resource| {
@@ -284,27 +301,17 @@ impl ApiServer {
     async fn serve_extension(
         &self,
         extension: &Arc<dyn Extension>,
-        user: &User,
-        method: &Method,
-        path: &ResourcePath,
-        uri: &Uri,
-        body: &Bytes,
+        request: ExtensionRequest,
+        upgrade: Option<Upgrade>,
     ) -> ApiResult {
-        let body = if body.iter().all(u8::is_ascii_whitespace) {
-            Value::Null
-        } else {
-            crate::decode::json(body)
-                .map_err(ApiError::bad_request)?
-                .value
-        };
-        let request = ExtensionRequest {
-            method: method.clone(),
-            path: path.clone(),
-            query: uri.query().unwrap_or_default().to_owned(),
-            body,
-            user: user.clone(),
-            now: self.shared.clock.now(),
-        };
+        if let Some(upgrade) = upgrade
+            && let Some(connecting) = extension.connect(&self.client(), &request)
+        {
+            return match connecting.await {
+                Ok(tunnel) => upgrade.accept(tunnel),
+                Err((code, value)) => Ok(respond(code, &value)),
+            };
+        }
         let (code, value) = extension.handle(self.client(), request).await;
         Ok(if value.is_null() {
             let mut response = Response::new(Body::Full(None));
@@ -314,6 +321,15 @@ impl ApiServer {
             respond(code, &value)
         })
     }
+}
+
+/// Body of a request to an extension; null if there is none.
+fn extension_body(body: &Bytes) -> Result<Value, ApiError> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Value::Null);
+    }
+    let decoded = crate::decode::json(body).map_err(ApiError::bad_request)?;
+    Ok(decoded.value)
 }
 
 /// kube-apiserver does not serve HEAD either. The response has no body.

@@ -9,7 +9,7 @@ use super::{render, settings};
 use crate::{
     cmd::{
         Outcome,
-        preview::{Cluster, Shown},
+        preview::{Cluster, Detail, Shown},
         settings::pod_namespace,
     },
     kubevirt::{
@@ -29,8 +29,8 @@ use crate::{
 /// The install strategy is that of the file, or that in the cluster. If there is neither, a Job writes it
 /// first, and the preview ends there.
 ///
-/// Exit status: 0 no changes, 2 changes, 1 an error: a file cannot be read, or the rollout would not
-/// complete.
+/// Exit status: 0 done, 1 an error: a file cannot be read, or the rollout would not complete. With
+/// --detailed-exitcode: 0 no changes, 2 changes, 1 an error.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +48,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     cluster: Cluster,
+
+    #[command(flatten)]
+    detail: Detail,
 
     #[command(flatten)]
     identity: settings::Identity,
@@ -95,11 +98,12 @@ impl Args {
         };
         let now = Time(jiff::Timestamp::now());
         let preview = preview(client, request, now).await;
-        Ok(show(&preview.map_err(|error| error.to_string())?, report))
+        let preview = preview.map_err(|error| error.to_string())?;
+        Ok(show(&preview, self.detail.detailed_exitcode, report))
     }
 }
 
-fn show(preview: &Preview, report: &mut Report) -> Outcome {
+fn show(preview: &Preview, is_detailed: bool, report: &mut Report) -> Outcome {
     let causes = match &preview.forecast.end {
         End::Stuck { causes, .. } => causes.as_slice(),
         End::Deployed | End::Deleted | End::Strategy => &[],
@@ -108,6 +112,7 @@ fn show(preview: &Preview, report: &mut Report) -> Outcome {
         notes: &preview.notes,
         errors: preview.errors.iter().chain(causes),
         fails: preview.fails(),
+        is_detailed,
         has_changes: preview.has_changes(),
     };
     shown.finish(|out| preview.print(out), report)

@@ -18,15 +18,16 @@ use crate::{
 
 impl Preview {
     /// Prints the changes, with colors, and a summary line.
-    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn print(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         for forecast in &self.forecasts {
             print_forecast(forecast, out)?;
         }
-        writeln!(out, "{}", summary(&self.forecasts))
+        let left_out = self.errors.len() + self.unread;
+        writeln!(out, "{}", summary(&self.forecasts, left_out))
     }
 }
 
-fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
+fn print_forecast(forecast: &Forecast, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let Forecast {
         id,
         effects,
@@ -56,7 +57,7 @@ fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
+fn print_effect(effect: &Effect, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let Effect {
         verb,
         id,
@@ -71,10 +72,18 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
     effects::print(*verb, &line, "", fields, out)
 }
 
-fn summary(forecasts: &[Forecast]) -> String {
+/// Summary of the changes. `left_out` is the number of errors: without what they are about, nobody knows
+/// whether there would be changes.
+fn summary(forecasts: &[Forecast], left_out: usize) -> String {
     let effects = || forecasts.iter().flat_map(|forecast| &forecast.effects);
-    if effects().next().is_none() {
-        return "No changes.".to_owned();
+    let errors = match left_out {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    match (effects().next().is_none(), left_out) {
+        (true, 0) => return "No changes.".to_owned(),
+        (true, _) => return format!("The plan is incomplete: {errors}."),
+        (false, _) => {}
     }
     let count = |is_one: fn(&Restart) -> bool| {
         let restarts = forecasts.iter().map(|forecast| &forecast.restart);
@@ -88,6 +97,10 @@ fn summary(forecasts: &[Forecast]) -> String {
             // Writing to a String does not fail.
             let _ = write!(summary, ", {count} {what}");
         }
+    }
+    if left_out > 0 {
+        // Writing to a String does not fail.
+        let _ = write!(summary, "; the plan is incomplete: {errors}");
     }
     summary.push('.');
     summary

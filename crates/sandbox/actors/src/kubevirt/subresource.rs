@@ -2,11 +2,12 @@
 //!
 //! [`decide`] computes effects and response from the VM and its VMI alone; [`subresource`] reads
 //! them, executes the effects, and responds with virt-api's codes and messages. Subresources that
-//! need a real guest (consoles, port forwarding, volumes) respond with 501.
+//! need a real guest (screens, volumes) respond with 501.
 
 mod lifecycle;
 mod list;
 mod response;
+mod tunnels;
 
 use http::Method;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ pub use self::{
     lifecycle::{Decision, Effect, decide},
     list::subresource_api_resources,
     response::SubresourceResponse,
+    tunnels::{GuestService, check_console, guest_service},
 };
 use super::names::{MIGRATION, VM, VMI};
 use crate::{

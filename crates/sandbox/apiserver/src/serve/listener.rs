@@ -167,7 +167,8 @@ impl Connection {
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let http = protocol(is_http2, &self.limits);
         let service = service_fn(move |request| service.clone().oneshot(request));
-        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+        let mut connection =
+            std::pin::pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = &mut connection => ended,
             () = shutdown.cancelled() => {
