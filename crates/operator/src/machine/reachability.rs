@@ -213,7 +213,11 @@ mod tests {
     }
 
     fn failure(summary: &'static str) -> WatchFailure {
-        WatchFailure::local(summary)
+        WatchFailure {
+            code: None,
+            summary: summary.to_owned(),
+            retry_after: None,
+        }
     }
 
     #[tokio::test(start_paused = true)]

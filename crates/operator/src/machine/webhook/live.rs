@@ -185,7 +185,7 @@ mod tests {
             "spec": { "cloudInit": { "secretRef": { "name": "users" } } },
         });
         let machine: Machine = serde_json::from_value(machine).unwrap();
-        live.complete(None, &machine, &mut ReviewContext::default())
+        live.complete(None, &machine, false, &mut ReviewContext::default())
             .await
     }
 
