@@ -59,16 +59,6 @@ pub(super) fn plan(observed: &Observed<'_>) -> Removal {
     removal
 }
 
-/// The Machine was not adopted before it was deleted.
-fn of_go_operator() -> Obstacle {
-    let message = format!(
-        "the Go operator deletes this Machine and its VirtualMachine (finalizer {}): without that \
-         operator, remove the finalizer, and the VirtualMachine and its disks stay",
-        labels::FORMER_FINALIZER
-    );
-    Obstacle::waiting(Part::VirtualMachine, message)
-}
-
 fn has_finalizer(observed: &Observed<'_>, finalizer: &str) -> bool {
     let finalizers = observed.machine.metadata.finalizers.as_deref();
     let mut finalizers = finalizers.unwrap_or_default().iter();
@@ -412,6 +402,16 @@ fn retained_in_templates(observed: &Observed<'_>) -> Vec<Obstacle> {
 fn disks_to_delete<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let kept = RetainedDisks::of(observed);
     disks::own_disks(observed).filter(move |(_, disk)| !disks::is_retained(disk) && !kept.has(disk))
+}
+
+/// The Machine was not adopted before it was deleted.
+fn of_go_operator() -> Obstacle {
+    let message = format!(
+        "the Go operator deletes this Machine and its VirtualMachine (finalizer {}): without that \
+         operator, remove the finalizer, and the VirtualMachine and its disks stay",
+        labels::FORMER_FINALIZER
+    );
+    Obstacle::waiting(Part::VirtualMachine, message)
 }
 
 pub(super) fn observe_references() -> Step {
