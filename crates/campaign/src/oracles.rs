@@ -3,6 +3,7 @@
 //! None of them relies on the operator. Actions of users are known from the script and are never
 //! blamed on the operator.
 
+mod adoption;
 mod disks;
 mod end;
 mod ownership;
@@ -47,6 +48,7 @@ impl fmt::Display for Violation {
 pub fn judge(subject: Subject, history: &History) -> Vec<Violation> {
     let mut violations = process::judge(subject, history);
     if subject == Subject::Machine {
+        violations.extend(adoption::judge(history));
         violations.extend(disks::judge(history));
         violations.extend(ownership::judge(history));
         violations.extend(status::judge(history));

@@ -230,7 +230,77 @@ fn machines() -> Vec<Scenario> {
                 .chain([delete(250, Propagation::Background)])
                 .collect(),
         ),
+        of("adopt a VirtualMachine", adoption(&["true"])),
+        of(
+            "adopt a VirtualMachine, apply and delete",
+            adoption(&["true", "apply"])
+                .into_iter()
+                .chain([delete(450, Propagation::Background)])
+                .collect(),
+        ),
+        of(
+            "adopt a VirtualMachine and orphan it",
+            adoption(&["true"])
+                .into_iter()
+                .chain([delete(450, Propagation::Orphan)])
+                .collect(),
+        ),
     ]
+}
+
+/// A guest of the Go operator of the Viti stack, and its Machine, which gets these values of the annotation
+/// `vitistack.io/adopt`. A stale view has ended before the Machine is deleted: one that was not adopted would
+/// be left to the Go operator.
+fn adoption(values: &[&str]) -> Vec<(u64, Action)> {
+    let labels = json!({
+        "vitistack.io/managed-by": "kubevirt-operator", "vitistack.io/source-machine": "a",
+    });
+    let create = |kind, object| Action::Create { kind, object };
+    let metadata = json!({ "name": "a", "labels": labels });
+    let claim = json!({
+        "metadata": metadata,
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+        },
+    });
+    let template = json!({
+        "domain": {
+            "cpu": { "cores": 1 }, "memory": { "guest": "2Gi" },
+            "devices": {
+                "disks": [{ "name": "disk-0", "disk": { "bus": "virtio" }, "bootOrder": 1 }],
+                "interfaces": [{ "name": "default", "bridge": {}, "model": "virtio" }],
+            },
+        },
+        "networks": [{ "name": "default", "pod": {} }],
+        "volumes": [{ "name": "disk-0", "persistentVolumeClaim": { "claimName": "a" } }],
+    });
+    let vm = json!({
+        "metadata": metadata,
+        "spec": {
+            "runStrategy": "Always",
+            "template": { "metadata": { "labels": labels }, "spec": template },
+        },
+    });
+    let machine = json!({
+        "metadata": { "name": "a", "finalizers": ["machine.vitistack.io/finalizer"] },
+        "spec": {
+            "provider": "kubevirt", "instanceType": "small", "memory": "2Gi",
+            "disks": [{ "name": "disk-0", "sizeGB": 1, "boot": true }],
+        },
+    });
+    let steps = [
+        (1, create("PersistentVolumeClaim", claim)),
+        (1, create("VirtualMachine", vm)),
+        (2, create("Machine", machine)),
+    ];
+    let annotated = values.iter().zip([60, 250]).map(|(value, at)| {
+        let annotations = json!({ "vitistack.io/adopt": value });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        let name = "a".to_owned();
+        let kind = "Machine";
+        (at, Action::Patch { kind, name, patch })
+    });
+    steps.into_iter().chain(annotated).collect()
 }
 
 /// A Machine on the network of a NetworkNamespace, which appears later. Then someone strips, deletes and

@@ -36,7 +36,9 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
             };
             let may = owned.contains_key(uid(object)) || is_created_from_owned(object, &owned);
             let adopts = objects.all("machines").any(|(_, machine)| {
-                machine["metadata"]["annotations"]["vitistack.io/adopt-disks"] == "true"
+                let annotations = &machine["metadata"]["annotations"];
+                annotations["vitistack.io/adopt-disks"] == "true"
+                    || annotations["vitistack.io/adopt"].is_string()
             });
             if !may && !adopts {
                 violations.push(Violation {

@@ -249,6 +249,12 @@ fn a_machine_without_our_finalizer_is_left_to_the_others() {
     let mut world = World::ending();
     world.machine["metadata"]["finalizers"] = json!(["somebody.example/else"]);
     assert_eq!(world.plan().steps, []);
+    assert!(world.plan().obstacles.is_empty());
+    // The Go operator may not run any more: its finalizer is named.
+    world.machine["metadata"]["finalizers"] = json!([labels::FORMER_FINALIZER]);
+    let plan = world.plan();
+    assert_eq!(plan.steps, []);
+    assert!(plan.obstacles[0].message.contains(labels::FORMER_FINALIZER));
 }
 
 #[test]

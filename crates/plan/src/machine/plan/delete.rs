@@ -40,6 +40,9 @@ pub(super) struct Removal {
 pub(super) fn plan(observed: &Observed<'_>) -> Removal {
     let mut removal = Removal::default();
     if !has_finalizer(observed, labels::FINALIZER) {
+        if has_finalizer(observed, labels::FORMER_FINALIZER) {
+            removal.waiting_for.push(of_go_operator());
+        }
         return removal;
     }
     // First: a foreground deletion would delete every object with an owner reference to the Machine.
@@ -399,6 +402,16 @@ fn retained_in_templates(observed: &Observed<'_>) -> Vec<Obstacle> {
 fn disks_to_delete<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let kept = RetainedDisks::of(observed);
     disks::own_disks(observed).filter(move |(_, disk)| !disks::is_retained(disk) && !kept.has(disk))
+}
+
+/// The Machine was not adopted before it was deleted.
+fn of_go_operator() -> Obstacle {
+    let message = format!(
+        "the Go operator deletes this Machine and its VirtualMachine (finalizer {}): without that \
+         operator, remove the finalizer, and the VirtualMachine and its disks stay",
+        labels::FORMER_FINALIZER
+    );
+    Obstacle::waiting(Part::VirtualMachine, message)
 }
 
 pub(super) fn observe_references() -> Step {
