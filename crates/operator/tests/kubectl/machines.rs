@@ -31,6 +31,10 @@ fn definitions_and_examples_pass_strict_validation() {
     );
     let printed = kubectl.fails(&format!("apply {} -f examples/broken", strict()));
     assert!(printed.contains("Machine"), "{printed}");
+    let unprotected = r#"{"spec":{"deletionProtection":false}}"#;
+    kubectl.ok(&format!(
+        "patch machine ledger-db --type merge -p '{unprotected}'"
+    ));
     for folder in ["examples", "examples/broken"] {
         kubectl.ok(&format!(
             "delete -f {folder} --ignore-not-found --timeout=60s"

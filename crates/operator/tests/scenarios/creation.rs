@@ -338,6 +338,24 @@ async fn add_storage_classes(scenario: &Scenario) {
     }
 }
 
+/// Labels the nodes, and offers the devices and pages that the example with every field asks for.
+async fn offer_every_resource(scenario: &Scenario) {
+    let amounts = json!({
+        "cpu": "64", "hugepages-2Mi": "16Gi", "nvidia.com/GA102GL_A10": "1", "intel.com/qat": "1",
+    });
+    let status = json!({ "status": { "allocatable": amounts, "capacity": amounts } });
+    for node in scenario.list("Node").await {
+        let name = node["metadata"]["name"].as_str().unwrap();
+        let labels = json!({ "disktype": "ssd", "topology.kubernetes.io/zone": name });
+        let labelled = json!({ "metadata": { "labels": labels } });
+        scenario.patch("Node", name, labelled).await;
+        let params = kube::api::PatchParams::default();
+        let patch = kube::api::Patch::Merge(&status);
+        let nodes = scenario.api("Node");
+        nodes.patch_status(name, &params, &patch).await.unwrap();
+    }
+}
+
 /// Applies an example, and waits until its Machine has a reason of Ready.
 async fn assert_comes_up(file: &str, reason: &str) {
     let scenario = Scenario::start().await;
@@ -345,6 +363,7 @@ async fn assert_comes_up(file: &str, reason: &str) {
     if file == "machine-every-field" {
         scenario.apply(GOLDEN_IMAGE).await;
         scenario.allow_clones_from("golden-images").await;
+        offer_every_resource(&scenario).await;
     }
     let path = format!("{}/../../examples/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
     scenario
