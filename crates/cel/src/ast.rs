@@ -164,11 +164,9 @@ impl Expr {
                 target, arguments, ..
             } => deepest(&mut target.as_deref().into_iter().chain(arguments)),
             Kind::List(elements) => deepest(&mut elements.iter().map(|element| &element.value)),
-            Kind::Map(entries) => deepest(
-                &mut entries
-                    .iter()
-                    .flat_map(|entry| [&entry.key, &entry.value]),
-            ),
+            Kind::Map(entries) => {
+                deepest(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value]))
+            }
             Kind::Message { fields, .. } => deepest(&mut fields.iter().map(|field| &field.value)),
             Kind::Comprehension(inner) => deepest(
                 &mut [

@@ -145,7 +145,10 @@ impl Checker<'_, '_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        self.error(id, format!("expected type '{expected}' but found '{found}'"));
+        self.error(
+            id,
+            format!("expected type '{expected}' but found '{found}'"),
+        );
     }
 
     fn lookup(&mut self, name: &str) -> Option<Type> {
@@ -197,7 +200,7 @@ impl Checker<'_, '_> {
                     self.check(&mut element.value);
                     let type_ = self.type_of(&element.value);
                     let type_ = self.unwrapped(&element.value, type_, element.is_optional);
-                    items = Some(self.join(element.value.id, items, type_));
+                    items = Some(self.join(items, type_));
                 }
                 let items = items.unwrap_or_else(|| self.free_type());
                 self.set(id, Type::list(items));
@@ -227,15 +230,15 @@ impl Checker<'_, '_> {
     }
 
     /// The common type of the items of a literal.
-    fn join(&mut self, id: Id, previous: Option<Type>, current: Type) -> Type {
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else {
             return current;
         };
         if self.substitutions.assign(&previous, &current) {
             return most_general(&previous, &current);
         }
-        self.mismatch(id, &previous, &current);
-        Type::Error
+        // Literals of several types are refused later, except as arguments of `format`.
+        Type::Dyn
     }
 
     fn check_map(&mut self, id: Id, entries: &mut [Entry]) {
@@ -243,11 +246,11 @@ impl Checker<'_, '_> {
         for entry in entries {
             self.check(&mut entry.key);
             let key = self.type_of(&entry.key);
-            keys = Some(self.join(entry.key.id, keys, key));
+            keys = Some(self.join(keys, key));
             self.check(&mut entry.value);
             let value = self.type_of(&entry.value);
             let value = self.unwrapped(&entry.value, value, entry.is_optional);
-            values = Some(self.join(entry.value.id, values, value));
+            values = Some(self.join(values, value));
         }
         let keys = keys.unwrap_or_else(|| self.free_type());
         let values = values.unwrap_or_else(|| self.free_type());
@@ -499,7 +502,9 @@ impl Checker<'_, '_> {
         }
         let mut names = HashMap::new();
         let arguments = overload.arguments.iter();
-        let parameters = arguments.map(|type_| self.fresh(type_, &mut names)).collect();
+        let parameters = arguments
+            .map(|type_| self.fresh(type_, &mut names))
+            .collect();
         let result = self.fresh(&overload.result, &mut names);
         (parameters, result)
     }
@@ -552,7 +557,9 @@ impl Checker<'_, '_> {
         self.scope.truncate(loop_start);
         self.check(&mut inner.result);
         self.scope.truncate(outer);
-        let result = self.substitutions.apply(&self.type_of(&inner.result), false);
+        let result = self
+            .substitutions
+            .apply(&self.type_of(&inner.result), false);
         self.set(id, result);
     }
 

@@ -199,9 +199,7 @@ impl DataType {
                 (Shape::List { items, .. }, "@items" | "@values") => Some(&**items),
                 (Shape::Map { values }, "@items" | "@values") => Some(&**values),
                 (Shape::Map { .. }, "@keys") => Some(&*KEY),
-                (Shape::Object(object), name) => {
-                    object.fields.get(name).map(|field| &*field.type_)
-                }
+                (Shape::Object(object), name) => object.fields.get(name).map(|field| &*field.type_),
                 _ => None,
             })
     }
@@ -209,7 +207,8 @@ impl DataType {
 
 /// Type of the keys of maps. The length of keys is not bounded by a schema, and the server takes it
 /// for zero.
-static KEY: std::sync::LazyLock<DataType> = std::sync::LazyLock::new(|| DataType::new(Shape::String, 2, 0));
+static KEY: std::sync::LazyLock<DataType> =
+    std::sync::LazyLock::new(|| DataType::new(Shape::String, 2, 0));
 
 /// Words that are escaped as field names.
 const RESERVED: [&str; 21] = [
@@ -254,7 +253,8 @@ pub fn escape(name: &str) -> Option<String> {
     let mut escaped = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(letter) = rest.chars().next() {
-        if let Some((plain, replacement)) = ESCAPES.iter().find(|(plain, _)| rest.starts_with(plain))
+        if let Some((plain, replacement)) =
+            ESCAPES.iter().find(|(plain, _)| rest.starts_with(plain))
         {
             escaped.push_str(replacement);
             rest = rest.get(plain.len()..).unwrap_or("");

@@ -131,11 +131,26 @@ const TEMPLATES: &[Template] = &[
     (ORDERED, "_<=_ less_equals_{short} {type} = bool"),
     (ORDERED, "_>_ greater_{short} {type} = bool"),
     (ORDERED, "_>=_ greater_equals_{short} {type} = bool"),
-    (COMPARABLE, "isSorted .list_{short}_is_sorted_bool list<{type}> = bool"),
-    (SUMMABLE, "sum .list_{short}_sum_{short} list<{type}> = {type}"),
-    (COMPARABLE, "max .list_{short}_max_{short} list<{type}> = {type}"),
-    (COMPARABLE, "min .list_{short}_min_{short} list<{type}> = {type}"),
-    (COMPARABLE, "sort .list_{short}_sort list<{type}> = list<{type}>"),
+    (
+        COMPARABLE,
+        "isSorted .list_{short}_is_sorted_bool list<{type}> = bool",
+    ),
+    (
+        SUMMABLE,
+        "sum .list_{short}_sum_{short} list<{type}> = {type}",
+    ),
+    (
+        COMPARABLE,
+        "max .list_{short}_max_{short} list<{type}> = {type}",
+    ),
+    (
+        COMPARABLE,
+        "min .list_{short}_min_{short} list<{type}> = {type}",
+    ),
+    (
+        COMPARABLE,
+        "sort .list_{short}_sort list<{type}> = list<{type}>",
+    ),
     (
         COMPARABLE,
         "@sortByAssociatedKeys .list_{short}_sortByAssociatedKeys list<T> list<{type}> = list<T>",

@@ -338,12 +338,9 @@ fn size_of_literal(expression: &Expr) -> Option<Range> {
 
 fn is_scalar(type_: &Type) -> bool {
     match type_ {
-        Type::Bool
-        | Type::Double
-        | Type::Duration
-        | Type::Int
-        | Type::Timestamp
-        | Type::Uint => true,
+        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => {
+            true
+        }
         other => other.of_optional().is_some_and(is_scalar),
     }
 }

@@ -297,7 +297,8 @@ impl<'m, 'a> Machine<'m, 'a> {
             let value = inner.has_second.then(|| map.find(&key));
             self.places.push(Ok(key));
             if let Some(value) = value {
-                self.places.push(value.map(|value| value.unwrap_or(Value::Null)));
+                self.places
+                    .push(value.map(|value| value.unwrap_or(Value::Null)));
             }
             if !self.once(inner, accumulator)? {
                 break;

@@ -29,7 +29,7 @@ use check::Checked;
 pub use data_type::{DataType, FieldType, ListSemantics, escape};
 use evaluate::Machine;
 pub use evaluate::TOO_EXPENSIVE;
-pub use functions::{Environment, patterns::compile as compile_pattern};
+pub use functions::{Environment, patterns::compile as compile_pattern, url::parse as parse_uri};
 use plan::Step;
 use source::Source;
 use types::Type;

@@ -543,12 +543,10 @@ impl<'t> Parser<'_, '_, 't> {
                 Ok(value) => Literal::String(String::from_utf8_lossy(&value).into_owned()),
                 Err(error) => return Ok(self.problem(first.position, error)),
             },
-            TokenKind::Bytes => {
-                match unescape::unescape(token.text.get(1..).unwrap_or(""), true) {
-                    Ok(value) => Literal::Bytes(value),
-                    Err(error) => return Ok(self.problem(first.position, error)),
-                }
-            }
+            TokenKind::Bytes => match unescape::unescape(token.text.get(1..).unwrap_or(""), true) {
+                Ok(value) => Literal::Bytes(value),
+                Err(error) => return Ok(self.problem(first.position, error)),
+            },
             TokenKind::Symbol | TokenKind::Identifier | TokenKind::End => {
                 return Err(Failure::Syntax);
             }

@@ -237,7 +237,10 @@ impl Planner<'_> {
         for part in target.into_iter().chain(arguments) {
             steps.push(self.step(part)?);
         }
-        if let Some(format) = function.strip_prefix("format.").filter(|name| *name != "named") {
+        if let Some(format) = function
+            .strip_prefix("format.")
+            .filter(|name| *name != "named")
+        {
             let format = functions::format_named(self.environment, format);
             return Ok(match format {
                 Some(format) => Step::Constant(format),

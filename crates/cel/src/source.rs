@@ -104,7 +104,12 @@ impl<'s> Source<'s> {
             .take(MAX_ERRORS)
             .map(|error| self.shown(error))
             .collect();
-        if let Some(more) = self.errors.len().checked_sub(MAX_ERRORS).filter(|more| *more > 0) {
+        if let Some(more) = self
+            .errors
+            .len()
+            .checked_sub(MAX_ERRORS)
+            .filter(|more| *more > 0)
+        {
             shown.push(format!("{more} more errors were truncated"));
         }
         shown.join("\n")

@@ -11,11 +11,14 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, ops::Deref, sync::Arc};
 
 pub use data::{DataList, DataMap};
 pub(crate) use print::{double as shown_double, go_exponent, go_type as shown_go_type};
-use jiff::Timestamp;
 use quantity::Quantity;
 use serde_json::Value as Json;
 
-use crate::{data_type::DataType, functions::{semver::Version, url::Url}, types::Type};
+use crate::{
+    data_type::DataType,
+    functions::{semver::Version, time::Time, url::Url},
+    types::Type,
+};
 
 /// Error of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub enum Value<'a> {
     Bytes(Arc<[u8]>),
     /// Nanoseconds.
     Duration(i64),
-    Timestamp(Timestamp),
+    Timestamp(Time),
     #[doc(hidden)]
     Type(TypeValue),
     List(List<'a>),

@@ -166,11 +166,7 @@ fn refused(argument: &Expr, clause: format::Clause, checked: &Checked) -> Option
 }
 
 /// The first part of a literal that cannot be printed.
-fn unprintable(
-    argument: &Expr,
-    clause: format::Clause,
-    checked: &Checked,
-) -> Option<(Id, String)> {
+fn unprintable(argument: &Expr, clause: format::Clause, checked: &Checked) -> Option<(Id, String)> {
     let inner = |part: &Expr| unprintable(part, clause, checked);
     refused(argument, clause, checked).or_else(|| match &argument.kind {
         Kind::List(elements) => elements.iter().find_map(|element| inner(&element.value)),

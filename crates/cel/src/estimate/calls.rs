@@ -72,7 +72,8 @@ impl<'e> Estimator<'e> {
         let mut cost = Range::NONE;
         let mut size: Option<Range> = None;
         for overload in overloads {
-            let estimated = self.overload(call, function, overload, target.as_ref(), &known, &costs);
+            let estimated =
+                self.overload(call, function, overload, target.as_ref(), &known, &costs);
             cost = cost.union(estimated.cost);
             if let Some(result) = estimated.size {
                 size = Some(size.map_or(result, |size| size.union(result)));
@@ -208,9 +209,16 @@ impl<'e> Estimator<'e> {
                 Call::sized(cost, size)
             }
             (
-                "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string"
-                | "less_bytes" | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes"
-                | "equals" | "not_equals",
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes"
+                | "equals"
+                | "not_equals",
                 _,
                 [one, other],
             ) => {
@@ -236,9 +244,7 @@ impl<'e> Estimator<'e> {
                 let end = int_of(end, size.max);
                 Call::list(1.0, Range::fixed(end.wrapping_sub(int_of(start, 0))))
             }
-            ("lists_range", None, [end]) => {
-                Call::list(1.0, Range::fixed(int_of(end, u64::MAX)))
-            }
+            ("lists_range", None, [end]) => Call::list(1.0, Range::fixed(int_of(end, u64::MAX))),
             ("list_reverse", Some(target), []) => Call::list(1.0, unknown(target)),
             ("list_flatten", Some(target), []) => Call::list(1.0, unknown(target)),
             #[expect(clippy::cast_precision_loss, reason = "as the server computes it")]
@@ -247,7 +253,8 @@ impl<'e> Estimator<'e> {
             }
             ("list_distinct", Some(target), []) => square(2.0, unknown(target)),
             (
-                "list_sets_contains_list" | "list_sets_intersects_list"
+                "list_sets_contains_list"
+                | "list_sets_intersects_list"
                 | "list_sets_equivalent_list",
                 _,
                 [one, other],
@@ -358,11 +365,32 @@ impl<'e> Estimator<'e> {
                 let text = unknown(first?).times(PER_CHARACTER);
                 Call::of(text.times(FORMAT_PATTERN * PER_PATTERN_CHARACTER))
             }
-            "masked" | "prefixLength" | "family" | "isUnspecified" | "isLoopback"
-            | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast"
-            | "format.named" | "sign" | "asInteger" | "isInteger" | "asApproximateFloat"
-            | "isGreaterThan" | "isLessThan" | "compareTo" | "add" | "sub" | "major" | "minor"
-            | "patch" | "getScheme" | "getHostname" | "getHost" | "getPort" | "getEscapedPath"
+            "masked"
+            | "prefixLength"
+            | "family"
+            | "isUnspecified"
+            | "isLoopback"
+            | "isLinkLocalMulticast"
+            | "isLinkLocalUnicast"
+            | "isGlobalUnicast"
+            | "format.named"
+            | "sign"
+            | "asInteger"
+            | "isInteger"
+            | "asApproximateFloat"
+            | "isGreaterThan"
+            | "isLessThan"
+            | "compareTo"
+            | "add"
+            | "sub"
+            | "major"
+            | "minor"
+            | "patch"
+            | "getScheme"
+            | "getHostname"
+            | "getHost"
+            | "getPort"
+            | "getEscapedPath"
             | "getQuery" => Call::of(NOMINAL),
             "_==_" => return equality(arguments),
             _ => return None,
@@ -371,7 +399,11 @@ impl<'e> Estimator<'e> {
 
     /// Type and size of the items of a list.
     fn items(&self, list: &Argument<'_>) -> Option<(Type, Range)> {
-        let items = list.type_.parameters().first().map(|type_| (*type_).clone())?;
+        let items = list
+            .type_
+            .parameters()
+            .first()
+            .map(|type_| (*type_).clone())?;
         let mut path = list.path.clone();
         if !path.is_empty() {
             path.push("@items".to_owned());

@@ -82,9 +82,14 @@ impl Tariff {
                     Self::Characters(PER_CHARACTER)
                 }
                 "in_list" => Self::Search,
-                "less_string" | "greater_string" | "less_equals_string"
-                | "greater_equals_string" | "less_bytes" | "greater_bytes"
-                | "less_equals_bytes" | "greater_equals_bytes" => Self::Shorter,
+                "less_string"
+                | "greater_string"
+                | "less_equals_string"
+                | "greater_equals_string"
+                | "less_bytes"
+                | "greater_bytes"
+                | "less_equals_bytes"
+                | "greater_equals_bytes" => Self::Shorter,
                 "add_string" | "add_bytes" => Self::Sum,
                 "matches_string" => Self::Pattern,
                 "contains_string" => Self::Part,
@@ -143,10 +148,9 @@ impl Tariff {
             Self::SelfCompare(index) => {
                 let count = size(index);
                 let is_text = match arguments.get(index) {
-                    Some(Value::List(list)) => matches!(
-                        list.get(0),
-                        Some(Ok(Value::String(_) | Value::Bytes(_)))
-                    ),
+                    Some(Value::List(list)) => {
+                        matches!(list.get(0), Some(Ok(Value::String(_) | Value::Bytes(_))))
+                    }
                     _ => false,
                 };
                 let factor = if is_text { 2.0 + PER_CHARACTER } else { 2.0 };

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Function, refuse, time};
+use super::{
+    Function, refuse,
+    time::{self, Time},
+};
 use crate::value::{Error, Result, Special, Text, Value, shown_double};
 
 /// Functions that are evaluated when an expression is compiled, if their argument is a literal.
@@ -63,13 +66,11 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
         "timestamp" => |_, arguments| match arguments {
             [Value::Timestamp(time)] => Ok(Value::Timestamp(*time)),
             [value @ Value::String(text)] => match time::parse_timestamp(text) {
-                Some(time) if time::is_in_range(&time) => Ok(Value::Timestamp(time)),
-                Some(_) => Err(Error::new("timestamp overflow")),
+                Some(Some(time)) => Ok(Value::Timestamp(time)),
+                Some(None) => Err(Error::new("timestamp overflow")),
                 None => failed(value, "google.protobuf.Timestamp"),
             },
-            [Value::Int(seconds)] => jiff::Timestamp::from_second(*seconds)
-                .ok()
-                .filter(time::is_in_range)
+            [Value::Int(seconds)] => Time::from_seconds(*seconds)
                 .map(Value::Timestamp)
                 .ok_or_else(|| Error::new("timestamp overflow")),
             _ => refuse("timestamp", arguments),
@@ -121,7 +122,7 @@ fn int<'a>(value: &Value<'_>) -> Result<Value<'a>> {
         // The bounds are the nearest doubles, which the server refuses too.
         Value::Double(number) if number.abs() < 9_223_372_036_854_775_807.0 => *number as i64,
         Value::Double(_) => return Err(Error::new(OVERFLOW)),
-        Value::Timestamp(time) => time::seconds(*time),
+        Value::Timestamp(time) => time.seconds(),
         Value::String(text) => match parse_int(text) {
             Some(number) => number,
             None => return failed(value, "int"),
@@ -148,7 +149,10 @@ fn uint<'a>(value: &Value<'_>) -> Result<Value<'a>> {
             *number as u64
         }
         Value::Double(_) => return Err(Error::new(OVERFLOW)),
-        Value::String(text) => match text.strip_prefix('+').map_or_else(|| text.parse().ok(), |_| None) {
+        Value::String(text) => match text
+            .strip_prefix('+')
+            .map_or_else(|| text.parse().ok(), |_| None)
+        {
             Some(number) => number,
             None => return failed(value, "uint"),
         },

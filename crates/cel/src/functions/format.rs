@@ -98,9 +98,7 @@ fn clause_of(text: &str) -> std::result::Result<(Clause, &str), Problem> {
     if let Some(after) = text.strip_prefix('.') {
         let digits = after.bytes().take_while(u8::is_ascii_digit).count();
         let (number, after) = after.split_at(digits);
-        let failed = |why: &str| {
-            Problem::new(None, why).within("error while parsing precision")
-        };
+        let failed = |why: &str| Problem::new(None, why).within("error while parsing precision");
         if after.is_empty() {
             return Err(failed("could not find end of precision specifier"));
         }
@@ -228,7 +226,12 @@ fn fixed(number: f64, precision: usize) -> String {
         return "NaN".to_owned();
     }
     if number.is_infinite() {
-        return if number > 0.0 { "\u{221e}" } else { "-\u{221e}" }.to_owned();
+        return if number > 0.0 {
+            "\u{221e}"
+        } else {
+            "-\u{221e}"
+        }
+        .to_owned();
     }
     let plain = format!("{number:.precision$}");
     let (sign, digits) = match plain.strip_prefix('-') {

@@ -8,12 +8,15 @@ use super::{Environment, Function, refuse, semver::Version, url::Url};
 use crate::value::{Error, Key, Map, Result, Special, Value};
 
 pub(super) fn implementation(name: &str) -> Option<Function> {
-    of_quantities(name).or_else(|| of_versions(name)).or_else(|| of_urls(name))
+    of_quantities(name)
+        .or_else(|| of_versions(name))
+        .or_else(|| of_urls(name))
 }
 
 fn of_quantities(name: &str) -> Option<Function> {
     Some(match name {
-        "quantity" => |_, arguments| match arguments {
+        "quantity" => |_, arguments| {
+            match arguments {
             [Value::String(text)] => text.parse::<Quantity>().map(amount).map_err(|_| {
                 Error::new(match text.is_empty() {
                     true => "unable to parse quantity's suffix".to_owned(),
@@ -21,6 +24,7 @@ fn of_quantities(name: &str) -> Option<Function> {
                 })
             }),
             _ => refuse("quantity", arguments),
+        }
         },
         "isQuantity" => |_, arguments| match arguments {
             [Value::String(text)] => Ok(Value::Bool(text.parse::<Quantity>().is_ok())),
@@ -64,12 +68,12 @@ fn of_quantities(name: &str) -> Option<Function> {
             _ => refuse("sub", arguments),
         },
         // Versions have functions of these names too.
-        "compareTo" => |_, arguments| {
-            compared("compareTo", arguments).map(|order| Value::Int(order as i64))
-        },
-        "isLessThan" => |_, arguments| {
-            compared("isLessThan", arguments).map(|order| Value::Bool(order.is_lt()))
-        },
+        "compareTo" => {
+            |_, arguments| compared("compareTo", arguments).map(|order| Value::Int(order as i64))
+        }
+        "isLessThan" => {
+            |_, arguments| compared("isLessThan", arguments).map(|order| Value::Bool(order.is_lt()))
+        }
         "isGreaterThan" => |_, arguments| {
             compared("isGreaterThan", arguments).map(|order| Value::Bool(order.is_gt()))
         },
@@ -196,7 +200,10 @@ fn of_urls(name: &str) -> Option<Function> {
 
 /// The format with a name.
 pub(crate) fn format<'a>(environment: &Environment, name: &str) -> Option<Value<'a>> {
-    let found = environment.formats.iter().find(|format| format.name == name);
+    let found = environment
+        .formats
+        .iter()
+        .find(|format| format.name == name);
     found.map(|format| Value::Special(Special::Format(format)))
 }
 

@@ -28,12 +28,12 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
         },
         "isUnspecified" => |_, arguments| test("isUnspecified", arguments, IpAddr::is_unspecified),
         "isLoopback" => |_, arguments| test("isLoopback", arguments, IpAddr::is_loopback),
-        "isLinkLocalMulticast" => |_, arguments| {
-            test("isLinkLocalMulticast", arguments, is_link_local_multicast)
-        },
-        "isLinkLocalUnicast" => |_, arguments| {
-            test("isLinkLocalUnicast", arguments, is_link_local_unicast)
-        },
+        "isLinkLocalMulticast" => {
+            |_, arguments| test("isLinkLocalMulticast", arguments, is_link_local_multicast)
+        }
+        "isLinkLocalUnicast" => {
+            |_, arguments| test("isLinkLocalUnicast", arguments, is_link_local_unicast)
+        }
         "isGlobalUnicast" => |_, arguments| {
             test("isGlobalUnicast", arguments, |ip| {
                 let is_broadcast = *ip == IpAddr::V4(Ipv4Addr::BROADCAST);
@@ -57,19 +57,19 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
             _ => refuse("prefixLength", arguments),
         },
         "masked" => |_, arguments| match arguments {
-            [Value::Special(Special::Cidr(ip, bits))] => Ok(Value::Special(Special::Cidr(
-                masked(*ip, *bits),
-                *bits,
-            ))),
+            [Value::Special(Special::Cidr(ip, bits))] => {
+                Ok(Value::Special(Special::Cidr(masked(*ip, *bits), *bits)))
+            }
             _ => refuse("masked", arguments),
         },
         "containsIP" => |_, arguments| match arguments {
             [Value::Special(Special::Cidr(ip, bits)), Value::String(text)] => {
                 Ok(Value::Bool(contains(*ip, *bits, parse(text)?)))
             }
-            [Value::Special(Special::Cidr(ip, bits)), Value::Special(Special::Ip(inner))] => {
-                Ok(Value::Bool(contains(*ip, *bits, *inner)))
-            }
+            [
+                Value::Special(Special::Cidr(ip, bits)),
+                Value::Special(Special::Ip(inner)),
+            ] => Ok(Value::Bool(contains(*ip, *bits, *inner))),
             _ => refuse("containsIP", arguments),
         },
         "containsCIDR" => |_, arguments| match arguments {
@@ -95,11 +95,7 @@ fn address<'a>(ip: IpAddr) -> Value<'a> {
     Value::Special(Special::Ip(ip))
 }
 
-fn test<'a>(
-    function: &str,
-    arguments: &[Value<'_>],
-    is: fn(&IpAddr) -> bool,
-) -> Result<Value<'a>> {
+fn test<'a>(function: &str, arguments: &[Value<'_>], is: fn(&IpAddr) -> bool) -> Result<Value<'a>> {
     match arguments {
         [Value::Special(Special::Ip(ip))] => Ok(Value::Bool(is(ip))),
         _ => refuse(function, arguments),

@@ -2,9 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use jiff::Timestamp;
-
-use super::{Environment, Function};
+use super::{Environment, Function, time::Time};
 use crate::value::{Error, Result, Value};
 
 pub(super) fn implementation(name: &str) -> Option<Function> {
@@ -74,7 +72,12 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
             [value] => Ok(value.type_value()),
             _ => Err(Error::no_such_overload()),
         },
-        "dyn" => |_, arguments| arguments.first().cloned().ok_or_else(Error::no_such_overload),
+        "dyn" => |_, arguments| {
+            arguments
+                .first()
+                .cloned()
+                .ok_or_else(Error::no_such_overload)
+        },
         _ => return None,
     })
 }
@@ -97,11 +100,8 @@ fn duration<'a>(result: Option<i64>) -> Result<Value<'a>> {
         .ok_or_else(|| Error::new("duration overflow"))
 }
 
-fn shifted<'a>(time: Timestamp, nanoseconds: i128) -> Result<Value<'a>> {
-    let shifted = time.as_nanosecond() + nanoseconds;
-    Timestamp::from_nanosecond(shifted)
-        .ok()
-        .filter(super::time::is_in_range)
+fn shifted<'a>(time: Time, nanoseconds: i128) -> Result<Value<'a>> {
+    Time::from_nanoseconds(time.nanoseconds() + nanoseconds)
         .map(Value::Timestamp)
         .ok_or_else(|| Error::new("timestamp overflow"))
 }
@@ -144,7 +144,7 @@ fn subtract<'a>(one: &Value<'a>, other: &Value<'a>) -> Result<Value<'a>> {
             return shifted(*time, -i128::from(*span));
         }
         (Value::Timestamp(one), Value::Timestamp(other)) => {
-            let span = one.as_nanosecond() - other.as_nanosecond();
+            let span = one.nanoseconds() - other.nanoseconds();
             return duration(i64::try_from(span).ok());
         }
         _ => return Err(Error::no_such_overload()),

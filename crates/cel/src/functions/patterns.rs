@@ -22,7 +22,7 @@ pub(crate) fn compiled(pattern: &str) -> Result<Arc<Regex>> {
         return Ok(Arc::clone(known));
     }
     drop(known);
-    let compiled = Arc::new(compile(pattern).ok_or_else(|| malformed(pattern))?);
+    let compiled = Arc::new(compile(pattern).map_err(Error::new)?);
     let mut known = KEPT.write().unwrap_or_else(PoisonError::into_inner);
     if known.len() < MAX_KEPT {
         known.insert(pattern.to_owned(), Arc::clone(&compiled));
@@ -35,15 +35,38 @@ pub(super) fn for_search(pattern: &str) -> Result<Arc<Regex>> {
     compiled(pattern).map_err(|error| Error::new(format!("Illegal regex: {error}")))
 }
 
-fn malformed(pattern: &str) -> Error {
-    Error::new(format!(
-        "error parsing regexp: invalid or unsupported syntax: `{pattern}`"
-    ))
+/// Compiles a pattern of Go; the error has its words, where they are known.
+pub fn compile(pattern: &str) -> std::result::Result<Regex, String> {
+    let Some(translated) = translated(pattern) else {
+        return Err(format!(
+            "error parsing regexp: invalid or unsupported Perl syntax: `{pattern}`"
+        ));
+    };
+    Regex::new(&translated).map_err(|error| why(pattern, &error))
 }
 
-/// Compiles a pattern of Go.
-pub fn compile(pattern: &str) -> Option<Regex> {
-    Regex::new(&translated(pattern)?).ok()
+fn why(pattern: &str, error: &regex::Error) -> String {
+    let text = error.to_string();
+    let from = |found: Option<usize>| found.and_then(|index| pattern.get(index..));
+    let (reason, part) = if text.contains("unclosed group") {
+        ("missing closing )", None)
+    } else if text.contains("unopened group") {
+        ("unexpected )", None)
+    } else if text.contains("unclosed character class") {
+        ("missing closing ]", from(pattern.find('[')))
+    } else if text.contains("repetition operator missing expression") {
+        let operator = from(pattern.find(['*', '+', '?'])).and_then(|rest| rest.get(..1));
+        ("missing argument to repetition operator", operator)
+    } else if text.contains("look-around") {
+        let group = from(pattern.find("(?")).and_then(|rest| rest.get(..3));
+        ("invalid or unsupported Perl syntax", group)
+    } else {
+        return format!("error parsing regexp: {text}");
+    };
+    format!(
+        "error parsing regexp: {reason}: `{}`",
+        part.unwrap_or(pattern)
+    )
 }
 
 /// The pattern in the syntax of the `regex` crate; `None` if Go refuses it.
@@ -119,7 +142,10 @@ fn translated(pattern: &str) -> Option<String> {
                         .skip(1)
                         .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
                         .collect();
-                    let is_name = letters.clone().nth(1).is_some_and(|next| matches!(next, 'P' | '<'));
+                    let is_name = letters
+                        .clone()
+                        .nth(1)
+                        .is_some_and(|next| matches!(next, 'P' | '<'));
                     if !is_name && flags.contains(['x', 'u', 'R']) {
                         return None;
                     }

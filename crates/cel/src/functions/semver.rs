@@ -43,7 +43,10 @@ impl Version {
             minor: number(minor, "Minor", "minor")?,
             patch: number(patch, "Patch", "patch")?,
             prerelease: match prerelease {
-                Some(parts) => parts.split('.').map(Part::parse).collect::<Result<_, _>>()?,
+                Some(parts) => parts
+                    .split('.')
+                    .map(Part::parse)
+                    .collect::<Result<_, _>>()?,
                 None => Vec::new(),
             },
         };
@@ -53,7 +56,9 @@ impl Version {
             }
             if !part.bytes().all(is_of_word) {
                 let part = quote(part);
-                return Err(format!("Invalid character(s) found in build meta data {part}"));
+                return Err(format!(
+                    "Invalid character(s) found in build meta data {part}"
+                ));
             }
         }
         Ok(version)
@@ -124,11 +129,15 @@ fn parsed(text: &str) -> Result<u64, String> {
 fn number(text: &str, title: &str, name: &str) -> Result<u64, String> {
     if !is_number(text) {
         let text = quote(text);
-        return Err(format!("Invalid character(s) found in {name} number {text}"));
+        return Err(format!(
+            "Invalid character(s) found in {name} number {text}"
+        ));
     }
     if has_leading_zeros(text) {
         let text = quote(text);
-        return Err(format!("{title} number must not contain leading zeroes {text}"));
+        return Err(format!(
+            "{title} number must not contain leading zeroes {text}"
+        ));
     }
     parsed(text)
 }

@@ -37,9 +37,11 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
         },
         "findAll" => |_, arguments| match arguments {
             [Value::String(text), Value::String(pattern)] => find_all(text, pattern, -1),
-            [Value::String(text), Value::String(pattern), Value::Int(most)] => {
-                find_all(text, pattern, *most)
-            }
+            [
+                Value::String(text),
+                Value::String(pattern),
+                Value::Int(most),
+            ] => find_all(text, pattern, *most),
             _ => refuse("findAll", arguments),
         },
         "charAt" => |_, arguments| match arguments {

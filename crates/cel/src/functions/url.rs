@@ -17,6 +17,11 @@ pub struct Url {
     fragment: Option<String>,
 }
 
+/// Parses the address of a request; the error says what is wrong with it.
+pub fn parse(text: &str) -> Result<(), String> {
+    Url::parse_request(text).map(|_| ())
+}
+
 impl Url {
     /// An absolute address or an absolute path.
     pub(super) fn parse_request(text: &str) -> Result<Self, String> {
@@ -26,8 +31,8 @@ impl Url {
             Some((rest, fragment)) => (rest, Some(fragment.to_owned())),
             None => (text, None),
         };
-        let url = Self::parse_part(rest, false)
-            .map_err(|why| format!("parse {}: {why}", quote(text)))?;
+        let url =
+            Self::parse_part(rest, false).map_err(|why| format!("parse {}: {why}", quote(text)))?;
         Ok(Self { fragment, ..url })
     }
 
@@ -105,7 +110,9 @@ impl Url {
             return Err(format!("invalid port {} after host", quote(port)));
         }
         let wrong = host.chars().find(|letter| {
-            letter.is_ascii() && !letter.is_ascii_alphanumeric() && !"-_.~!$&'()*+,;=:[]<>\"%".contains(*letter)
+            letter.is_ascii()
+                && !letter.is_ascii_alphanumeric()
+                && !"-_.~!$&'()*+,;=:[]<>\"%".contains(*letter)
         });
         if let Some(letter) = wrong {
             let letter = quote(&letter.to_string());
@@ -137,16 +144,13 @@ impl Url {
 
     /// The path as it is sent: as it was written, if that is a valid form.
     pub(super) fn escaped_path(&self) -> String {
-        let is_valid = |byte: u8| {
-            byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@/[]%".contains(&byte)
-        };
+        let is_valid =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@/[]%".contains(&byte);
         if self.path.bytes().all(is_valid) {
             return self.path.clone();
         }
         let mut escaped = String::with_capacity(self.path.len());
-        let plain = |byte: u8| {
-            byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
-        };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte);
         let path = unescaped(&self.path).unwrap_or_else(|_| self.path.clone());
         for byte in path.bytes() {
             if plain(byte) {
@@ -162,7 +166,10 @@ impl Url {
     pub(super) fn query(&self) -> BTreeMap<String, Vec<String>> {
         let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let text = self.query.as_deref().unwrap_or("");
-        for part in text.split('&').filter(|part| !part.is_empty() && !part.contains(';')) {
+        for part in text
+            .split('&')
+            .filter(|part| !part.is_empty() && !part.contains(';'))
+        {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let decode = |text: &str| unescaped(&text.replace('+', " "));
             if let (Ok(key), Ok(value)) = (decode(key), decode(value)) {

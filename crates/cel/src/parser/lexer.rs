@@ -63,7 +63,10 @@ fn blank(text: &str) -> usize {
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());
     }
-    text.len() - text.trim_start_matches(['\t', ' ', '\r', '\n', '\u{c}']).len()
+    text.len()
+        - text
+            .trim_start_matches(['\t', ' ', '\r', '\n', '\u{c}'])
+            .len()
 }
 
 fn next(text: &str) -> Option<(TokenKind, usize)> {

@@ -20,6 +20,10 @@ const UNUSED: &str = "#unused";
 /// Inserts an entry into a map.
 const INSERT: &str = "cel.@mapInsert";
 
+/// Errors of an argument that should name a variable, of different macros.
+const NO_NAME: &str = "argument must be a simple name";
+const NO_IDENTIFIER: &str = "argument is not an identifier";
+
 /// Error of an expansion and the node it is about.
 type Failed = (Id, String);
 
@@ -136,11 +140,8 @@ impl Builder<'_, '_> {
         &self,
         arguments: Vec<Expr>,
         count: usize,
+        wrong: &str,
     ) -> Result<(String, Option<String>, Vec<Expr>), Failed> {
-        let wrong = match count {
-            1 => "argument is not an identifier",
-            _ => "argument must be a simple name",
-        };
         let mut names: Vec<(Id, String)> = Vec::new();
         let mut rest = Vec::new();
         for argument in arguments {
@@ -176,7 +177,7 @@ impl Builder<'_, '_> {
         arguments: Vec<Expr>,
     ) -> Result<Expr, Failed> {
         let count = arguments.len() - 1;
-        let (variable, second, rest) = self.variables(arguments, count)?;
+        let (variable, second, rest) = self.variables(arguments, count, NO_NAME)?;
         let predicate = rest.into_iter().next().unwrap_or(Expr {
             id: self.id,
             kind: Kind::Invalid,
@@ -266,7 +267,7 @@ impl Builder<'_, '_> {
     }
 
     fn map(&mut self, range: Expr, arguments: Vec<Expr>) -> Result<Expr, Failed> {
-        let (variable, _, rest) = self.variables(arguments, 1)?;
+        let (variable, _, rest) = self.variables(arguments, 1, NO_IDENTIFIER)?;
         let (filter, transform) = self.filter_and_last(rest);
         let initial = self.list(Vec::new());
         let step = self.append(transform);
@@ -284,7 +285,7 @@ impl Builder<'_, '_> {
 
     fn filter(&mut self, range: Expr, arguments: Vec<Expr>) -> Result<Expr, Failed> {
         let element = arguments.first().cloned();
-        let (variable, _, rest) = self.variables(arguments, 1)?;
+        let (variable, _, rest) = self.variables(arguments, 1, NO_IDENTIFIER)?;
         let (_, filter) = self.filter_and_last(rest);
         let initial = self.list(Vec::new());
         let element = element.unwrap_or(Expr {
@@ -301,7 +302,7 @@ impl Builder<'_, '_> {
         range: Expr,
         arguments: Vec<Expr>,
     ) -> Result<Expr, Failed> {
-        let (variable, second, rest) = self.variables(arguments, 2)?;
+        let (variable, second, rest) = self.variables(arguments, 2, NO_NAME)?;
         let (filter, transform) = self.filter_and_last(rest);
         let (initial, step) = match function {
             "transformList" => {

@@ -100,6 +100,7 @@ pub(super) fn to_value<'a>(data: &'a Json, type_: &'a DataType) -> Result<Value<
             .map(Value::Duration)
             .ok_or_else(|| Error::new(format!("Invalid duration {text}: unable to parse")))?,
         (Shape::Date, Json::String(text)) => time::parse_timestamp(&format!("{text}T00:00:00Z"))
+            .flatten()
             .map(Value::Timestamp)
             .ok_or_else(|| Error::new(format!("Invalid date formatted string {text}")))?,
         (Shape::DateTime, Json::String(text)) => time::parse_data_timestamp(text)
