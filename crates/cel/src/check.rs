@@ -3,6 +3,7 @@
 //! Follows the algorithm of the checker that kube-apiserver uses, since the order in which overloads
 //! are tried and parameters are bound decides which error is reported.
 
+mod aggregates;
 mod literals;
 mod unify;
 
@@ -12,7 +13,7 @@ pub(crate) use literals::value;
 use unify::{Substitutions, most_general, replace};
 
 use crate::{
-    ast::{Comprehension, Entry, Expr, Field, Id, Kind, Literal},
+    ast::{Expr, Id, Kind, Literal},
     data_type::Shape,
     declarations::{Overload, overloads},
     source::Source,
@@ -64,9 +65,6 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
         _ => return None,
     })
 }
-
-/// Fields of messages that can be constructed.
-const TIME_FIELDS: [(&str, Type); 2] = [("seconds", Type::Int), ("nanos", Type::Int)];
 
 /// Checks an expression with variables, and resolves qualified names in it. Errors are added to the
 /// source.
@@ -229,72 +227,6 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The common type of the items of a literal.
-    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
-        let Some(previous) = previous else {
-            return current;
-        };
-        if self.substitutions.assign(&previous, &current) {
-            return most_general(&previous, &current);
-        }
-        // Literals of several types are refused later, except as arguments of `format`.
-        Type::Dyn
-    }
-
-    fn check_map(&mut self, id: Id, entries: &mut [Entry]) {
-        let (mut keys, mut values) = (None, None);
-        for entry in entries {
-            self.check(&mut entry.key);
-            let key = self.type_of(&entry.key);
-            keys = Some(self.join(keys, key));
-            self.check(&mut entry.value);
-            let value = self.type_of(&entry.value);
-            let value = self.unwrapped(&entry.value, value, entry.is_optional);
-            values = Some(self.join(values, value));
-        }
-        let keys = keys.unwrap_or_else(|| self.free_type());
-        let values = values.unwrap_or_else(|| self.free_type());
-        self.set(id, Type::map(keys, values));
-    }
-
-    fn check_message(&mut self, id: Id, name: &str, fields: &mut [Field]) {
-        let Some(named) = self.lookup(name) else {
-            return self.undeclared(id, name);
-        };
-        let type_ = match named {
-            Type::Type(Some(type_)) => match &*type_ {
-                time @ (Type::Duration | Type::Timestamp) => time.clone(),
-                other => {
-                    let other = other.name();
-                    self.error(id, format!("'{other}' is not a message type"));
-                    Type::Error
-                }
-            },
-            other => {
-                self.error(id, format!("'{}' is not a type", other.name()));
-                Type::Error
-            }
-        };
-        self.set(id, type_);
-        for field in fields {
-            self.check(&mut field.value);
-            let known = TIME_FIELDS.iter().find(|(name, _)| *name == field.name);
-            let Some((_, expected)) = known else {
-                self.error(field.id, format!("undefined field '{}'", field.name));
-                continue;
-            };
-            let value = self.type_of(&field.value);
-            let value = self.unwrapped(&field.value, value, field.is_optional);
-            if !self.substitutions.assign(expected, &value) {
-                let name = &field.name;
-                let message = format!(
-                    "expected type of field '{name}' is '{expected}' but provided type is '{value}'"
-                );
-                self.error(field.id, message);
-            }
-        }
-    }
-
     fn check_select(&mut self, expression: &mut Expr) {
         let id = expression.id;
         if let Some(name) = expression.qualified_name()
@@ -405,9 +337,9 @@ impl Checker<'_, '_> {
                 let function = function.clone();
                 return self.undeclared(id, &function);
             };
-            *function = plain.clone();
+            function.clone_from(&plain);
             let types: Vec<Type> = arguments.iter().map(|part| self.type_of(part)).collect();
-            return self.resolve(id, &plain, declared, types, arguments, false);
+            return self.resolve(id, &plain, declared, &types, arguments, false);
         };
         let qualified = receiver
             .qualified_name()
@@ -418,7 +350,7 @@ impl Checker<'_, '_> {
             *target = None;
             function.clone_from(&name);
             let types: Vec<Type> = arguments.iter().map(|part| self.type_of(part)).collect();
-            return self.resolve(id, &name, declared, types, arguments, false);
+            return self.resolve(id, &name, declared, &types, arguments, false);
         }
         self.check(receiver);
         let name = function.clone();
@@ -427,7 +359,7 @@ impl Checker<'_, '_> {
         };
         let parts = std::iter::once(&**receiver).chain(arguments.iter());
         let types: Vec<Type> = parts.map(|part| self.type_of(part)).collect();
-        self.resolve(id, &name, declared, types, arguments, true);
+        self.resolve(id, &name, declared, &types, arguments, true);
     }
 
     fn resolve(
@@ -435,12 +367,12 @@ impl Checker<'_, '_> {
         id: Id,
         function: &str,
         declared: &'static [Overload],
-        types: Vec<Type>,
+        types: &[Type],
         arguments: &[Expr],
         is_member: bool,
     ) {
         if matches!(function, "_&&_" | "_||_") {
-            return self.resolve_logical(id, function, &types, arguments);
+            return self.resolve_logical(id, function, types, arguments);
         }
         let mut result: Option<Type> = None;
         for overload in declared
@@ -448,7 +380,7 @@ impl Checker<'_, '_> {
             .filter(|overload| overload.is_member == is_member)
         {
             let (parameters, returned) = self.instantiated(overload);
-            if !self.substitutions.assign_all(&types, &parameters) {
+            if !self.substitutions.assign_all(types, &parameters) {
                 continue;
             }
             self.refer(id, overload.id);
@@ -519,54 +451,5 @@ impl Checker<'_, '_> {
             return free;
         }
         replace(type_, &mut |inner| self.fresh(inner, names))
-    }
-
-    fn check_comprehension(&mut self, id: Id, inner: &mut Comprehension) {
-        self.check(&mut inner.range);
-        self.check(&mut inner.initial);
-        let range = self.substitutions.apply(&self.type_of(&inner.range), false);
-        let accumulator = self.type_of(&inner.initial);
-        let outer = self.scope.len();
-        self.scope
-            .push((inner.accumulator.clone(), accumulator.clone()));
-        let (first, second) = match &range {
-            Type::List(items) if inner.second.is_some() => (Type::Int, (**items).clone()),
-            Type::List(items) => ((**items).clone(), Type::Dyn),
-            Type::Map(entry) => (entry.0.clone(), entry.1.clone()),
-            Type::Dyn | Type::Error | Type::Parameter(_) => {
-                self.substitutions.assign(&Type::Dyn, &range);
-                (Type::Dyn, Type::Dyn)
-            }
-            other => {
-                let message = format!(
-                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
-                );
-                self.error(inner.range.id, message);
-                (Type::Error, Type::Error)
-            }
-        };
-        let loop_start = self.scope.len();
-        self.scope.push((inner.variable.clone(), first));
-        if let Some(name) = &inner.second {
-            self.scope.push((name.clone(), second));
-        }
-        self.check(&mut inner.condition);
-        self.expect(&inner.condition, &Type::Bool);
-        self.check(&mut inner.step);
-        self.expect(&inner.step, &accumulator);
-        self.scope.truncate(loop_start);
-        self.check(&mut inner.result);
-        self.scope.truncate(outer);
-        let result = self
-            .substitutions
-            .apply(&self.type_of(&inner.result), false);
-        self.set(id, result);
-    }
-
-    fn expect(&mut self, expression: &Expr, expected: &Type) {
-        let found = self.type_of(expression);
-        if !self.substitutions.assign(expected, &found) {
-            self.mismatch(expression.id, expected, &found);
-        }
     }
 }

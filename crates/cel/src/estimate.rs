@@ -239,9 +239,12 @@ impl<'e> Estimator<'e> {
         };
         let mut path = self.path(range);
         path.push(step.to_owned());
-        let size = entries.map(|entries| match is_value {
-            true => entries.values,
-            false => entries.keys,
+        let size = entries.map(|entries| {
+            if is_value {
+                entries.values
+            } else {
+                entries.keys
+            }
         });
         self.push(
             name,

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use tariff::Tariff;
 
 use crate::{
-    functions::Environment,
+    functions::{Environment, Function},
     plan::{Loop, Step},
     value::{Error, Key, List, Map, Result, Value, shown_go_type},
 };
@@ -122,46 +122,8 @@ impl<'m, 'a> Machine<'m, 'a> {
                 function,
                 tariff,
                 arguments,
-            } => {
-                let mut values = Vec::with_capacity(arguments.len());
-                let mut failed = None;
-                for argument in arguments {
-                    match self.run(argument) {
-                        Ok(value) => values.push(value),
-                        Err(error) => failed = failed.or(Some(error)),
-                    }
-                    if self.is_exhausted() {
-                        return Err(Error::new(TOO_EXPENSIVE));
-                    }
-                }
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                // Before the work, where the result does not matter for the cost.
-                self.charge(tariff.before(&values))?;
-                let result = function(self.environment, &values);
-                self.charge(tariff.after(&result))?;
-                result
-            }
-            Step::List(elements) => {
-                let mut items = Vec::with_capacity(elements.len());
-                for (element, is_optional) in elements {
-                    match (self.run(element)?, is_optional) {
-                        (value, false) => items.push(value),
-                        (Value::Optional(value), true) => {
-                            items.extend(value.map(|value| (*value).clone()));
-                        }
-                        (other, true) => {
-                            let shown = other.shown();
-                            return Err(Error::new(format!(
-                                "cannot initialize optional list element from non-optional value {shown}"
-                            )));
-                        }
-                    }
-                }
-                self.charge(LIST)?;
-                Ok(Value::list(items))
-            }
+            } => self.call(*function, *tariff, arguments),
+            Step::List(elements) => self.list(elements),
             Step::Map(entries) => self.map(entries),
             Step::Message { name, fields } => {
                 let mut values = Vec::with_capacity(fields.len());
@@ -211,6 +173,53 @@ impl<'m, 'a> Machine<'m, 'a> {
             }
         }
         failed.map_or(Ok(Value::Bool(!decisive)), Err)
+    }
+
+    fn call(
+        &mut self,
+        function: Function,
+        tariff: Tariff,
+        arguments: &[Step],
+    ) -> Result<Value<'a>> {
+        let mut values = Vec::with_capacity(arguments.len());
+        let mut failed = None;
+        for argument in arguments {
+            match self.run(argument) {
+                Ok(value) => values.push(value),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            if self.is_exhausted() {
+                return Err(Error::new(TOO_EXPENSIVE));
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        // Before the work, where the result does not matter for the cost.
+        self.charge(tariff.before(&values))?;
+        let result = function(self.environment, &values);
+        self.charge(tariff.after(&result))?;
+        result
+    }
+
+    fn list(&mut self, elements: &[(Step, bool)]) -> Result<Value<'a>> {
+        let mut items = Vec::with_capacity(elements.len());
+        for (element, is_optional) in elements {
+            match (self.run(element)?, is_optional) {
+                (value, false) => items.push(value),
+                (Value::Optional(value), true) => {
+                    items.extend(value.map(|value| (*value).clone()));
+                }
+                (other, true) => {
+                    let shown = other.shown();
+                    return Err(Error::new(format!(
+                        "cannot initialize optional list element from non-optional value {shown}"
+                    )));
+                }
+            }
+        }
+        self.charge(LIST)?;
+        Ok(Value::list(items))
     }
 
     fn map(&mut self, written: &[(Step, Step, bool)]) -> Result<Value<'a>> {
@@ -264,9 +273,10 @@ impl<'m, 'a> Machine<'m, 'a> {
             Value::Map(map) => self.over_map(inner, accumulator, &map),
             other => {
                 let found = shown_go_type(&other);
-                Err(Error::new(match inner.has_second {
-                    true => format!("unsupported comprehension range type: {found}"),
-                    false => format!("got '{found}', expected iterable type"),
+                Err(Error::new(if inner.has_second {
+                    format!("unsupported comprehension range type: {found}")
+                } else {
+                    format!("got '{found}', expected iterable type")
                 }))
             }
         };

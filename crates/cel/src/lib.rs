@@ -8,6 +8,17 @@
 //!
 //! The reference is release 1.36, with the libraries that it gives to new expressions.
 
+#![allow(
+    clippy::enum_variant_names,
+    clippy::match_same_arms,
+    clippy::option_option,
+    clippy::similar_names,
+    clippy::single_match_else,
+    clippy::too_many_lines,
+    clippy::unnecessary_wraps,
+    reason = "tables of functions, types and steps, whose entries have one form"
+)]
+
 mod ast;
 mod check;
 mod data_type;

@@ -3,14 +3,16 @@
 //! Sources with errors in their syntax are given to the parser of the `cel` crate, whose generated
 //! grammar words them as kube-apiserver's does.
 
+mod aggregates;
 mod lexer;
+mod literal;
 mod macros;
 mod unescape;
 
 use lexer::{Token, TokenKind, tokens};
 
 use crate::{
-    ast::{Element, Entry, Expr, Field, Id, Kind, Literal},
+    ast::{Expr, Id, Kind, Literal},
     source::Source,
 };
 
@@ -109,7 +111,8 @@ fn report_syntax(source: &mut Source<'_>, text: &str) {
     for error in errors {
         if error.msg.starts_with("Syntax error") {
             let (line, column) = error.pos;
-            source.error_in_line(line as i64, column as i64, error.msg);
+            let at = |place: isize| i64::try_from(place).unwrap_or(1);
+            source.error_in_line(at(line), at(column), error.msg);
         }
     }
     if !known && !source.has_errors() {
@@ -205,7 +208,7 @@ impl<'t> Parser<'_, '_, 't> {
             let yes = self.logical("||", "_||_")?;
             self.expect(":")?;
             let no = self.expression()?;
-            self.call(id, "_?_:_", vec![condition, yes, no])
+            call(id, "_?_:_", vec![condition, yes, no])
         } else {
             condition
         };
@@ -252,7 +255,7 @@ impl<'t> Parser<'_, '_, 't> {
             self.take();
             let id = self.source.new_id(Some(token.position));
             let right = self.binary(precedence + 1)?;
-            left = self.call(id, function, vec![left, right]);
+            left = call(id, function, vec![left, right]);
         }
     }
 
@@ -280,7 +283,7 @@ impl<'t> Parser<'_, '_, 't> {
         }
         let id = self.source.new_id(Some(first.position));
         let operand = self.member()?;
-        Ok(self.call(id, function, vec![operand]))
+        Ok(call(id, function, vec![operand]))
     }
 
     fn is_negative_literal(&self) -> bool {
@@ -306,7 +309,7 @@ impl<'t> Parser<'_, '_, 't> {
                     let index = self.expression()?;
                     self.expect("]")?;
                     let function = if is_optional { "_[?_]" } else { "_[_]" };
-                    self.call(id, function, vec![operand, index])
+                    call(id, function, vec![operand, index])
                 }
                 _ => return Ok(operand),
             };
@@ -327,7 +330,7 @@ impl<'t> Parser<'_, '_, 't> {
             let field = Kind::Literal(Literal::String(name.text.to_owned()));
             let field = self.node(name.position, field);
             let id = self.source.new_id(Some(dot.position));
-            return Ok(self.call(id, "_?._", vec![operand, field]));
+            return Ok(call(id, "_?._", vec![operand, field]));
         }
         let kind = Kind::Select {
             operand: Box::new(operand),
@@ -407,164 +410,6 @@ impl<'t> Parser<'_, '_, 't> {
         Ok(self.node(name.position, Kind::Ident(full)))
     }
 
-    /// The full name, if a message literal begins with the name that was read.
-    fn message_name(&mut self, first: &str) -> Option<String> {
-        let mut name = first.to_owned();
-        let mut ahead = 0;
-        while self.peek_symbol(ahead) == "." {
-            let part = self.tokens.get(self.next + ahead + 1)?;
-            if part.kind != TokenKind::Identifier {
-                return None;
-            }
-            name.push('.');
-            name.push_str(part.text);
-            ahead += 2;
-        }
-        if self.peek_symbol(ahead) != "{" {
-            return None;
-        }
-        self.next += ahead;
-        Some(name)
-    }
-
-    fn message(&mut self, name: &str, has_dot: bool) -> Parsed<Expr> {
-        let open = self.expect("{")?;
-        let id = self.source.new_id(Some(open.position));
-        let mut fields = Vec::new();
-        while self.peek_symbol(0) != "}" {
-            if self.take_symbol(",").is_some() {
-                break;
-            }
-            let is_optional = self.take_symbol("?").is_some();
-            let field = self.name()?;
-            let colon = self.expect(":")?;
-            let field_id = self.source.new_id(Some(colon.position));
-            let value = self.expression()?;
-            fields.push(Field {
-                id: field_id,
-                name: field.text.to_owned(),
-                value,
-                is_optional,
-            });
-            if self.take_symbol(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
-        let name = if has_dot {
-            format!(".{name}")
-        } else {
-            name.to_owned()
-        };
-        Ok(Expr {
-            id,
-            kind: Kind::Message { name, fields },
-        })
-    }
-
-    fn list(&mut self) -> Parsed<Expr> {
-        let open = self.expect("[")?;
-        let id = self.source.new_id(Some(open.position));
-        let mut elements = Vec::new();
-        while self.peek_symbol(0) != "]" {
-            if self.take_symbol(",").is_some() {
-                break;
-            }
-            let is_optional = self.take_symbol("?").is_some();
-            let value = self.expression()?;
-            elements.push(Element { value, is_optional });
-            if self.take_symbol(",").is_none() {
-                break;
-            }
-        }
-        self.expect("]")?;
-        Ok(Expr {
-            id,
-            kind: Kind::List(elements),
-        })
-    }
-
-    fn map(&mut self) -> Parsed<Expr> {
-        let open = self.expect("{")?;
-        let id = self.source.new_id(Some(open.position));
-        let mut entries = Vec::new();
-        while self.peek_symbol(0) != "}" {
-            if self.take_symbol(",").is_some() {
-                break;
-            }
-            let is_optional = self.take_symbol("?").is_some();
-            let key = self.expression()?;
-            self.expect(":")?;
-            let value = self.expression()?;
-            entries.push(Entry {
-                key,
-                value,
-                is_optional,
-            });
-            if self.take_symbol(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
-        Ok(Expr {
-            id,
-            kind: Kind::Map(entries),
-        })
-    }
-
-    fn literal(&mut self) -> Parsed<Expr> {
-        let first = self.peek();
-        let sign = if self.take_symbol("-").is_some() {
-            "-"
-        } else {
-            ""
-        };
-        let token = self.take();
-        let literal = match token.kind {
-            TokenKind::Int => {
-                let (digits, radix) = radix(token.text);
-                match i64::from_str_radix(&format!("{sign}{digits}"), radix) {
-                    Ok(number) => Literal::Int(number),
-                    Err(_) => return Ok(self.problem(first.position, "invalid int literal")),
-                }
-            }
-            TokenKind::Uint => {
-                let (digits, radix) = radix(token.text.trim_end_matches(['u', 'U']));
-                match u64::from_str_radix(digits, radix) {
-                    Ok(number) => Literal::Uint(number),
-                    Err(_) => return Ok(self.problem(first.position, "invalid uint literal")),
-                }
-            }
-            TokenKind::Double => match format!("{sign}{}", token.text).parse::<f64>() {
-                Ok(number) if number.is_finite() => Literal::Double(number),
-                _ => return Ok(self.problem(first.position, "invalid double literal")),
-            },
-            TokenKind::String => match unescape::unescape(token.text, false) {
-                Ok(value) => Literal::String(String::from_utf8_lossy(&value).into_owned()),
-                Err(error) => return Ok(self.problem(first.position, error)),
-            },
-            TokenKind::Bytes => match unescape::unescape(token.text.get(1..).unwrap_or(""), true) {
-                Ok(value) => Literal::Bytes(value),
-                Err(error) => return Ok(self.problem(first.position, error)),
-            },
-            TokenKind::Symbol | TokenKind::Identifier | TokenKind::End => {
-                return Err(Failure::Syntax);
-            }
-        };
-        Ok(self.node(first.position, Kind::Literal(literal)))
-    }
-
-    fn call(&self, id: Id, function: &str, arguments: Vec<Expr>) -> Expr {
-        Expr {
-            id,
-            kind: Kind::Call {
-                target: None,
-                function: function.to_owned(),
-                arguments,
-            },
-        }
-    }
-
     fn call_or_macro(
         &mut self,
         id: Id,
@@ -586,10 +431,14 @@ impl<'t> Parser<'_, '_, 't> {
     }
 }
 
-fn radix(text: &str) -> (&str, u32) {
-    match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
+fn call(id: Id, function: &str, arguments: Vec<Expr>) -> Expr {
+    Expr {
+        id,
+        kind: Kind::Call {
+            target: None,
+            function: function.to_owned(),
+            arguments,
+        },
     }
 }
 

@@ -221,9 +221,12 @@ impl<'a> Value<'a> {
             Self::Int(value) | Self::Duration(value) => *value == 0,
             Self::Uint(value) => *value == 0,
             Self::Double(value) => *value == 0.0,
-            Self::Timestamp(_) | Self::Type(_) | Self::Special(_) => false,
             // Lists and objects of a request have no such value.
-            Self::List(List::Data(_)) | Self::Map(Map::Data(_)) => false,
+            Self::Timestamp(_)
+            | Self::Type(_)
+            | Self::Special(_)
+            | Self::List(List::Data(_))
+            | Self::Map(Map::Data(_)) => false,
             Self::Optional(value) => value.is_none(),
             _ => self.size() == Some(0),
         }

@@ -62,9 +62,10 @@ pub(crate) fn compile(
     data: &Arc<DataType>,
     is_old_optional: bool,
 ) -> Result<Program, CelError> {
-    let old = match is_old_optional {
-        true => VariableType::Optional(Arc::clone(data)),
-        false => VariableType::Data(Arc::clone(data)),
+    let old = if is_old_optional {
+        VariableType::Optional(Arc::clone(data))
+    } else {
+        VariableType::Data(Arc::clone(data))
     };
     let variables = [
         Variable {
@@ -381,12 +382,11 @@ impl Walk<'_> {
             };
             let variables = [value_of(value), old_value];
             let (verdict, cost) = rule.program.evaluate(variables.to_vec(), MAX_COST);
-            match self.budget.get().checked_sub(cost) {
-                Some(left) => self.budget.set(left),
-                None => {
-                    found.push(Violation::invalid(path.to_string(), type_(), NO_BUDGET));
-                    return Err(OutOfBudget);
-                }
+            if let Some(left) = self.budget.get().checked_sub(cost) {
+                self.budget.set(left);
+            } else {
+                found.push(Violation::invalid(path.to_string(), type_(), NO_BUDGET));
+                return Err(OutOfBudget);
             }
             let error = match verdict {
                 Ok(CelValue::Bool(true)) => continue,

@@ -16,12 +16,13 @@ use crate::{
 
 pub(super) fn validate(source: &mut Source<'_>, expression: &Expr, checked: &Checked) {
     let mut found: Vec<(Id, String)> = Vec::new();
-    expression.walk(&mut |node| match &node.kind {
-        Kind::Call {
+    expression.walk(&mut |node| {
+        if let Kind::Call {
             target,
             function,
             arguments,
-        } => {
+        } = &node.kind
+        {
             if let Some(argument) = arguments.first()
                 && let Some(literal) = argument.literal()
                 && is_invalid(function, literal)
@@ -36,7 +37,6 @@ pub(super) fn validate(source: &mut Source<'_>, expression: &Expr, checked: &Che
                 found.extend(check_format(node, text, arguments, checked));
             }
         }
-        _ => {}
     });
     check_homogeneous(expression, checked, &mut found);
     for (id, message) in found {

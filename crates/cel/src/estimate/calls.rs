@@ -110,8 +110,7 @@ impl<'e> Estimator<'e> {
         costs: &[Range],
     ) -> Call {
         let all = costs.iter().fold(Range::ZERO, |sum, cost| sum.add(*cost));
-        let found = self
-            .of_list(overload, target, arguments)
+        let found = of_list(overload, target, arguments)
             .or_else(|| self.of_kubernetes(function, overload, target, arguments));
         if let Some(found) = found {
             return Call {
@@ -230,58 +229,6 @@ impl<'e> Estimator<'e> {
         })
     }
 
-    /// Functions of lists and sets.
-    fn of_list(
-        &mut self,
-        overload: &str,
-        target: Option<&Argument<'e>>,
-        arguments: &[Argument<'e>],
-    ) -> Option<Call> {
-        let square = |factor: f64, size: Range| Call::list(factor, size.multiply(size));
-        Some(match (overload, target, arguments) {
-            ("list_slice", Some(target), [start, end]) => {
-                let size = unknown(target);
-                let end = int_of(end, size.max);
-                Call::list(1.0, Range::fixed(end.wrapping_sub(int_of(start, 0))))
-            }
-            ("lists_range", None, [end]) => Call::list(1.0, Range::fixed(int_of(end, u64::MAX))),
-            ("list_reverse", Some(target), []) => Call::list(1.0, unknown(target)),
-            ("list_flatten", Some(target), []) => Call::list(1.0, unknown(target)),
-            #[expect(clippy::cast_precision_loss, reason = "as the server computes it")]
-            ("list_flatten_int", Some(target), [depth]) => {
-                Call::list(int_of(depth, u64::MAX) as f64, unknown(target))
-            }
-            ("list_distinct", Some(target), []) => square(2.0, unknown(target)),
-            (
-                "list_sets_contains_list"
-                | "list_sets_intersects_list"
-                | "list_sets_equivalent_list",
-                _,
-                [one, other],
-            ) => {
-                let factor = match overload {
-                    "list_sets_equivalent_list" => 2.0,
-                    _ => 1.0,
-                };
-                let product = unknown(one).multiply(unknown(other));
-                Call::of(product.times(factor).add(NOMINAL))
-            }
-            (sort, Some(target), arguments) if sort.starts_with("list_") => {
-                let compared = match (sort.strip_suffix("_sort"), arguments) {
-                    (Some(_), []) => target,
-                    (None, [keys]) if sort.ends_with("_sortByAssociatedKeys") => keys,
-                    _ => return None,
-                };
-                let is_text = ["list_string_", "list_bytes_"]
-                    .iter()
-                    .any(|prefix| sort.starts_with(prefix));
-                let factor = if is_text { 2.0 + PER_CHARACTER } else { 2.0 };
-                square(factor, unknown(compared))
-            }
-            _ => return None,
-        })
-    }
-
     fn of_kubernetes(
         &mut self,
         function: &str,
@@ -346,24 +293,9 @@ impl<'e> Estimator<'e> {
                 let pattern = unknown(first?).times(PER_PATTERN_CHARACTER);
                 Call::sized(text.multiply(pattern), Range::new(0, size.max))
             }
-            "ip" if overload == "cidr_ip" => Call::of(NOMINAL),
-            "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver"
-            | "isSemver" => Call::of(characters(first?)),
-            "ip.isCanonical" => Call::of(unknown(first?).times(2.0 * PER_CHARACTER)),
-            "containsIP" | "containsCIDR" => {
-                let bytes = Range::new(4, 16);
-                let mut cost = bytes.add(bytes).times(PER_CHARACTER);
-                if function == "containsCIDR" {
-                    cost = cost.add(bytes.times(PER_CHARACTER)).add(NOMINAL);
-                }
-                if overload.ends_with("_string") {
-                    cost = cost.add(characters(first?));
-                }
-                Call::of(cost)
-            }
-            "validate" => {
-                let text = unknown(first?).times(PER_CHARACTER);
-                Call::of(text.times(FORMAT_PATTERN * PER_PATTERN_CHARACTER))
+            "ip" | "cidr" | "isIP" | "isCIDR" | "ip.isCanonical" | "containsIP"
+            | "containsCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver" | "validate" => {
+                return of_parsed(function, overload, first?);
             }
             "masked"
             | "prefixLength"
@@ -483,4 +415,80 @@ fn equality(arguments: &[Argument<'_>]) -> Option<Call> {
         },
         _ => None,
     }
+}
+
+/// Functions of lists and sets.
+fn of_list(
+    overload: &str,
+    target: Option<&Argument<'_>>,
+    arguments: &[Argument<'_>],
+) -> Option<Call> {
+    let square = |factor: f64, size: Range| Call::list(factor, size.multiply(size));
+    Some(match (overload, target, arguments) {
+        ("list_slice", Some(target), [start, end]) => {
+            let size = unknown(target);
+            let end = int_of(end, size.max);
+            Call::list(1.0, Range::fixed(end.wrapping_sub(int_of(start, 0))))
+        }
+        ("lists_range", None, [end]) => Call::list(1.0, Range::fixed(int_of(end, u64::MAX))),
+        ("list_reverse" | "list_flatten", Some(target), []) => Call::list(1.0, unknown(target)),
+        #[expect(clippy::cast_precision_loss, reason = "as the server computes it")]
+        ("list_flatten_int", Some(target), [depth]) => {
+            Call::list(int_of(depth, u64::MAX) as f64, unknown(target))
+        }
+        ("list_distinct", Some(target), []) => square(2.0, unknown(target)),
+        (
+            "list_sets_contains_list" | "list_sets_intersects_list" | "list_sets_equivalent_list",
+            _,
+            [one, other],
+        ) => {
+            let factor = match overload {
+                "list_sets_equivalent_list" => 2.0,
+                _ => 1.0,
+            };
+            let product = unknown(one).multiply(unknown(other));
+            Call::of(product.times(factor).add(NOMINAL))
+        }
+        (sort, Some(target), arguments) if sort.starts_with("list_") => {
+            let compared = match (sort.strip_suffix("_sort"), arguments) {
+                (Some(_), []) => target,
+                (None, [keys]) if sort.ends_with("_sortByAssociatedKeys") => keys,
+                _ => return None,
+            };
+            let is_text = ["list_string_", "list_bytes_"]
+                .iter()
+                .any(|prefix| sort.starts_with(prefix));
+            let factor = if is_text { 2.0 + PER_CHARACTER } else { 2.0 };
+            square(factor, unknown(compared))
+        }
+        _ => return None,
+    })
+}
+
+/// Functions that parse a string.
+fn of_parsed(function: &str, overload: &str, first: &Argument<'_>) -> Option<Call> {
+    let characters = |argument: &Argument<'_>| unknown(argument).times(PER_CHARACTER);
+    Some(match function {
+        "ip" if overload == "cidr_ip" => Call::of(NOMINAL),
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            Call::of(characters(first))
+        }
+        "ip.isCanonical" => Call::of(unknown(first).times(2.0 * PER_CHARACTER)),
+        "containsIP" | "containsCIDR" => {
+            let bytes = Range::new(4, 16);
+            let mut cost = bytes.add(bytes).times(PER_CHARACTER);
+            if function == "containsCIDR" {
+                cost = cost.add(bytes.times(PER_CHARACTER)).add(NOMINAL);
+            }
+            if overload.ends_with("_string") {
+                cost = cost.add(characters(first));
+            }
+            Call::of(cost)
+        }
+        "validate" => {
+            let text = unknown(first).times(PER_CHARACTER);
+            Call::of(text.times(FORMAT_PATTERN * PER_PATTERN_CHARACTER))
+        }
+        _ => return None,
+    })
 }

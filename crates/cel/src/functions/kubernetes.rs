@@ -18,10 +18,7 @@ fn of_quantities(name: &str) -> Option<Function> {
         "quantity" => |_, arguments| {
             match arguments {
             [Value::String(text)] => text.parse::<Quantity>().map(amount).map_err(|_| {
-                Error::new(match text.is_empty() {
-                    true => "unable to parse quantity's suffix".to_owned(),
-                    false => "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned(),
-                })
+                Error::new(if text.is_empty() { "unable to parse quantity's suffix".to_owned() } else { "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned() })
             }),
             _ => refuse("quantity", arguments),
         }

@@ -99,7 +99,7 @@ fn translated(pattern: &str) -> Option<String> {
                     translated.push(escaped);
                     continue;
                 }
-                'u' | 'U' | 'K' | 'R' | 'h' | 'H' | 'Z' | 'b' | 'B' | 'G' => return None,
+                'C' | 'u' | 'U' | 'K' | 'R' | 'h' | 'H' | 'Z' | 'b' | 'B' | 'G' => return None,
                 'Q' => {
                     let mut quoted = String::new();
                     while let Some(letter) = letters.next() {
@@ -112,7 +112,6 @@ fn translated(pattern: &str) -> Option<String> {
                     translated.push_str(&regex::escape(&quoted));
                     continue;
                 }
-                'C' => return None,
                 _ => {
                     translated.push('\\');
                     translated.push(escaped);
@@ -135,20 +134,11 @@ fn translated(pattern: &str) -> Option<String> {
                         translated.push('^');
                     }
                     in_class = Some(0);
-                } else if letter == '(' && letters.peek() == Some(&'?') {
-                    // Flags of the crate only: `x`, `u` and `R`.
-                    let flags: String = letters
-                        .clone()
-                        .skip(1)
-                        .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
-                        .collect();
-                    let is_name = letters
-                        .clone()
-                        .nth(1)
-                        .is_some_and(|next| matches!(next, 'P' | '<'));
-                    if !is_name && flags.contains(['x', 'u', 'R']) {
-                        return None;
-                    }
+                } else if letter == '('
+                    && letters.peek() == Some(&'?')
+                    && has_unknown_flags(letters.clone())
+                {
+                    return None;
                 }
             }
             Some(count) => {
@@ -181,4 +171,20 @@ fn translated(pattern: &str) -> Option<String> {
         }
     }
     Some(translated)
+}
+
+/// Whether a group has flags that only the crate knows: `x`, `u` and `R`.
+fn has_unknown_flags(after: impl Iterator<Item = char> + Clone) -> bool {
+    let mut inside = after.skip(1);
+    if inside
+        .clone()
+        .next()
+        .is_some_and(|first| matches!(first, 'P' | '<'))
+    {
+        return false;
+    }
+    inside
+        .by_ref()
+        .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
+        .any(|flag| matches!(flag, 'x' | 'u' | 'R'))
 }

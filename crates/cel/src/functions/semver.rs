@@ -118,9 +118,10 @@ fn has_leading_zeros(text: &str) -> bool {
 
 fn parsed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        let why = match text.is_empty() {
-            true => "invalid syntax",
-            false => "value out of range",
+        let why = if text.is_empty() {
+            "invalid syntax"
+        } else {
+            "value out of range"
         };
         format!("strconv.ParseUint: parsing {}: {why}", quote(text))
     })

@@ -6,6 +6,10 @@ use super::{Function, format, patterns, refuse};
 use crate::value::{Error, List, Result, Value};
 
 pub(super) fn implementation(name: &str) -> Option<Function> {
+    searches(name).or_else(|| transformations(name))
+}
+
+fn searches(name: &str) -> Option<Function> {
     Some(match name {
         "contains" => |_, arguments| match arguments {
             [Value::String(text), Value::String(part)] => Ok(Value::Bool(text.contains(&**part))),
@@ -44,10 +48,6 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
             ] => find_all(text, pattern, *most),
             _ => refuse("findAll", arguments),
         },
-        "charAt" => |_, arguments| match arguments {
-            [Value::String(text), Value::Int(index)] => char_at(text, *index),
-            _ => refuse("charAt", arguments),
-        },
         // Lists have functions of these two names too.
         "indexOf" => |_, arguments| match arguments {
             [Value::List(list), item] => list_position(list, item, false),
@@ -61,15 +61,26 @@ pub(super) fn implementation(name: &str) -> Option<Function> {
             [Value::List(list), item] => list_position(list, item, true),
             [Value::String(text), Value::String(part)] => {
                 let last = count(text) - 1;
-                match part.is_empty() {
-                    true => Ok(Value::Int(last + 1)),
-                    false => last_index_of(text, part, last),
+                if part.is_empty() {
+                    Ok(Value::Int(last + 1))
+                } else {
+                    last_index_of(text, part, last)
                 }
             }
             [Value::String(text), Value::String(part), Value::Int(from)] => {
                 last_index_of(text, part, *from)
             }
             _ => refuse("lastIndexOf", arguments),
+        },
+        _ => return None,
+    })
+}
+
+fn transformations(name: &str) -> Option<Function> {
+    Some(match name {
+        "charAt" => |_, arguments| match arguments {
+            [Value::String(text), Value::Int(index)] => char_at(text, *index),
+            _ => refuse("charAt", arguments),
         },
         "lowerAscii" => |_, arguments| match arguments {
             [Value::String(text)] => Ok(Value::text(text.to_ascii_lowercase())),
@@ -193,9 +204,10 @@ fn list_position<'a>(list: &List<'a>, item: &Value<'a>, is_last: bool) -> Result
             .is_some_and(|found| matches!(found.equals(item), Ok(true)))
     };
     let mut indexes = 0..list.len();
-    let found = match is_last {
-        true => indexes.rfind(|index| same(*index)),
-        false => indexes.find(|index| same(*index)),
+    let found = if is_last {
+        indexes.rfind(|index| same(*index))
+    } else {
+        indexes.find(|index| same(*index))
     };
     let index = found.and_then(|index| i64::try_from(index).ok());
     Ok(Value::Int(index.unwrap_or(-1)))

@@ -205,21 +205,23 @@ pub(crate) fn parse_data_timestamp(text: &str) -> Option<Time> {
     parse_timestamp(&upper).flatten()
 }
 
+/// Units of durations and their names.
+const UNITS: [(&[&str], i64); 8] = [
+    (&["ns", "nano"], 1),
+    (&["us", "\u{b5}s", "micro"], 1_000),
+    (&["ms", "milli"], 1_000_000),
+    (&["s", "sec"], SECOND),
+    (&["m", "min"], 60 * SECOND),
+    (&["h", "hr", "hour"], 3600 * SECOND),
+    (&["d", "day"], 86_400 * SECOND),
+    (&["w", "wk", "week"], 604_800 * SECOND),
+];
+
 /// A duration as formats of schemas allow it: as Go has it, or with words (`2 weeks`).
 pub(crate) fn parse_data_duration(text: &str) -> Option<i64> {
     if let Some(span) = apimachinery::duration::parse(text) {
         return Some(span);
     }
-    const UNITS: [(&[&str], i64); 8] = [
-        (&["ns", "nano"], 1),
-        (&["us", "\u{b5}s", "micro"], 1_000),
-        (&["ms", "milli"], 1_000_000),
-        (&["s", "sec"], SECOND),
-        (&["m", "min"], 60 * SECOND),
-        (&["h", "hr", "hour"], 3600 * SECOND),
-        (&["d", "day"], 86_400 * SECOND),
-        (&["w", "wk", "week"], 604_800 * SECOND),
-    ];
     let mut total: i64 = 0;
     let mut rest = text.trim();
     if rest.is_empty() {

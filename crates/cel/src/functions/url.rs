@@ -1,6 +1,9 @@
 //! Addresses of the web, as Go parses those of requests.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 use apimachinery::go::quote;
 
@@ -45,7 +48,7 @@ impl Url {
         }
         let mut url = Self::default();
         if text == "*" {
-            url.path = text.to_owned();
+            text.clone_into(&mut url.path);
             return Ok(url);
         }
         let (scheme, rest) = split_scheme(text)?;
@@ -77,7 +80,7 @@ impl Url {
             path = after;
         }
         unescaped(path)?;
-        url.path = path.to_owned();
+        path.clone_into(&mut url.path);
         Ok(url)
     }
 
@@ -156,7 +159,8 @@ impl Url {
             if plain(byte) {
                 escaped.push(char::from(byte));
             } else {
-                escaped.push_str(&format!("%{byte:02X}"));
+                // Writing to a String does not fail.
+                let _ = write!(escaped, "%{byte:02X}");
             }
         }
         escaped

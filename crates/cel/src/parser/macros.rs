@@ -44,8 +44,7 @@ pub(super) fn expand(
         }
         ("map", Some(range), 2 | 3) => builder.map(range, arguments),
         ("filter", Some(range), 2) => builder.filter(range, arguments),
-        ("transformList" | "transformMap", Some(range), 3 | 4)
-        | ("transformMapEntry", Some(range), 3 | 4) => {
+        ("transformList" | "transformMap" | "transformMapEntry", Some(range), 3 | 4) => {
             builder.transform(function, range, arguments)
         }
         ("optMap" | "optFlatMap", Some(operand), 2) => {
@@ -135,41 +134,6 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The first one or two arguments as names of variables, and the others.
-    fn variables(
-        &self,
-        arguments: Vec<Expr>,
-        count: usize,
-        wrong: &str,
-    ) -> Result<(String, Option<String>, Vec<Expr>), Failed> {
-        let mut names: Vec<(Id, String)> = Vec::new();
-        let mut rest = Vec::new();
-        for argument in arguments {
-            if names.len() == count {
-                rest.push(argument);
-                continue;
-            }
-            match argument.kind {
-                Kind::Ident(name) if !name.starts_with('.') => names.push((argument.id, name)),
-                _ => return Err((argument.id, wrong.to_owned())),
-            }
-        }
-        if let [(_, first), (id, second)] = names.as_slice()
-            && first == second
-        {
-            return Err((*id, format!("duplicate variable name: {first}")));
-        }
-        for (id, name) in &names {
-            if [ACCUMULATOR, OLD_ACCUMULATOR].contains(&name.as_str()) {
-                let message = "iteration variable overwrites accumulator variable";
-                return Err((*id, message.to_owned()));
-            }
-        }
-        let mut names = names.into_iter().map(|(_, name)| name);
-        let first = names.next().unwrap_or_default();
-        Ok((first, names.next(), rest))
-    }
-
     fn quantifier(
         &mut self,
         function: &str,
@@ -177,7 +141,7 @@ impl Builder<'_, '_> {
         arguments: Vec<Expr>,
     ) -> Result<Expr, Failed> {
         let count = arguments.len() - 1;
-        let (variable, second, rest) = self.variables(arguments, count, NO_NAME)?;
+        let (variable, second, rest) = variables(arguments, count, NO_NAME)?;
         let predicate = rest.into_iter().next().unwrap_or(Expr {
             id: self.id,
             kind: Kind::Invalid,
@@ -267,7 +231,7 @@ impl Builder<'_, '_> {
     }
 
     fn map(&mut self, range: Expr, arguments: Vec<Expr>) -> Result<Expr, Failed> {
-        let (variable, _, rest) = self.variables(arguments, 1, NO_IDENTIFIER)?;
+        let (variable, _, rest) = variables(arguments, 1, NO_IDENTIFIER)?;
         let (filter, transform) = self.filter_and_last(rest);
         let initial = self.list(Vec::new());
         let step = self.append(transform);
@@ -285,7 +249,7 @@ impl Builder<'_, '_> {
 
     fn filter(&mut self, range: Expr, arguments: Vec<Expr>) -> Result<Expr, Failed> {
         let element = arguments.first().cloned();
-        let (variable, _, rest) = self.variables(arguments, 1, NO_IDENTIFIER)?;
+        let (variable, _, rest) = variables(arguments, 1, NO_IDENTIFIER)?;
         let (_, filter) = self.filter_and_last(rest);
         let initial = self.list(Vec::new());
         let element = element.unwrap_or(Expr {
@@ -302,7 +266,7 @@ impl Builder<'_, '_> {
         range: Expr,
         arguments: Vec<Expr>,
     ) -> Result<Expr, Failed> {
-        let (variable, second, rest) = self.variables(arguments, 2, NO_NAME)?;
+        let (variable, second, rest) = variables(arguments, 2, NO_NAME)?;
         let (filter, transform) = self.filter_and_last(rest);
         let (initial, step) = match function {
             "transformList" => {
@@ -434,4 +398,38 @@ impl Builder<'_, '_> {
             }
         }
     }
+}
+
+/// The first one or two arguments as names of variables, and the others.
+fn variables(
+    arguments: Vec<Expr>,
+    count: usize,
+    wrong: &str,
+) -> Result<(String, Option<String>, Vec<Expr>), Failed> {
+    let mut names: Vec<(Id, String)> = Vec::new();
+    let mut rest = Vec::new();
+    for argument in arguments {
+        if names.len() == count {
+            rest.push(argument);
+            continue;
+        }
+        match argument.kind {
+            Kind::Ident(name) if !name.starts_with('.') => names.push((argument.id, name)),
+            _ => return Err((argument.id, wrong.to_owned())),
+        }
+    }
+    if let [(_, first), (id, second)] = names.as_slice()
+        && first == second
+    {
+        return Err((*id, format!("duplicate variable name: {first}")));
+    }
+    for (id, name) in &names {
+        if [ACCUMULATOR, OLD_ACCUMULATOR].contains(&name.as_str()) {
+            let message = "iteration variable overwrites accumulator variable";
+            return Err((*id, message.to_owned()));
+        }
+    }
+    let mut names = names.into_iter().map(|(_, name)| name);
+    let first = names.next().unwrap_or_default();
+    Ok((first, names.next(), rest))
 }

@@ -69,7 +69,7 @@ pub(super) fn to_value<'a>(data: &'a Json, type_: &'a DataType) -> Result<Value<
     }
     Ok(match (&type_.shape, data) {
         (Shape::Any, _) => untyped(data, type_),
-        (Shape::IntOrString, Json::String(text)) | (Shape::String, Json::String(text)) => {
+        (Shape::IntOrString | Shape::String, Json::String(text)) => {
             Value::String(Text::Borrowed(text))
         }
         (Shape::IntOrString | Shape::Int, Json::Number(number)) => match number.as_i64() {
@@ -366,9 +366,12 @@ impl<'a> DataMap<'a> {
     pub(super) fn keys(&self) -> Vec<String> {
         let is_object = matches!(self.type_.shape, Shape::Object(_));
         self.names()
-            .map(|name| match is_object {
-                true => escape(name).unwrap_or_else(|| name.to_owned()),
-                false => name.to_owned(),
+            .map(|name| {
+                if is_object {
+                    escape(name).unwrap_or_else(|| name.to_owned())
+                } else {
+                    name.to_owned()
+                }
             })
             .collect()
     }

@@ -171,9 +171,10 @@ pub(super) fn check(
             )),
             Err(Unusable::Error(detail)) => {
                 let is_program = detail.starts_with("compilation");
-                let detail = match is_program {
-                    true => detail,
-                    false => format!("program {detail}"),
+                let detail = if is_program {
+                    detail
+                } else {
+                    format!("program {detail}")
                 };
                 found.push(invalid("rule", detail));
             }
