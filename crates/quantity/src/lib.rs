@@ -96,6 +96,21 @@ impl Quantity {
         self.nanos
     }
 
+    /// The amount as a number of whole units, if it is one.
+    pub fn whole(self) -> Option<i64> {
+        let is_whole = self.nanos % NANOS_PER_UNIT == 0;
+        i64::try_from(self.nanos / NANOS_PER_UNIT)
+            .ok()
+            .filter(|_| is_whole)
+    }
+
+    /// The nearest floating-point number.
+    #[expect(clippy::cast_precision_loss, reason = "it is an approximation")]
+    pub fn approximate(self) -> f64 {
+        let (whole, rest) = (self.nanos / NANOS_PER_UNIT, self.nanos % NANOS_PER_UNIT);
+        whole as f64 + rest as f64 / NANOS_PER_UNIT as f64
+    }
+
     pub fn is_positive(self) -> bool {
         self.nanos > 0
     }

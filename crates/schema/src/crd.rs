@@ -6,10 +6,12 @@
 //!
 //! A valid definition compiles as a [`crate::Schema`] for each version.
 
+mod costs;
 mod defaults;
 mod internal;
 mod openapi;
 mod rules;
+mod selectable;
 mod spec;
 mod structural;
 

@@ -20,7 +20,6 @@
 //!
 //! No clock, random source or I/O. The cost of CEL rules is bounded.
 
-mod cel;
 pub mod crd;
 mod defaults;
 mod embedded;
@@ -32,6 +31,7 @@ mod node;
 mod path;
 mod prune;
 mod ratcheting;
+mod rules;
 mod structural;
 mod unknown_fields;
 mod violation;
@@ -50,6 +50,15 @@ pub struct Findings {
     pub violations: Vec<Violation>,
     /// Violations tolerated by ratcheting, reported as warnings.
     pub tolerated: Vec<Violation>,
+}
+
+/// What becomes of a null for a field that is not nullable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nulls {
+    /// It counts as absent.
+    Dropped,
+    /// It stays, and is an error of validation unless it is replaced by a default.
+    Kept,
 }
 
 #[derive(Debug)]
@@ -83,26 +92,31 @@ impl Schema {
             .map(|violation| violation.path.clone())
             .collect();
         let root = &Path::Root;
-        cel::check(&self.root, &object, old, &blocked, root, &mut violations);
+        rules::check(&self.root, &object, old, &blocked, root, &mut violations);
         violations
     }
 
     /// Prunes an object. Returns the paths of unknown fields as `strict decoding error: unknown
     /// field "…"` names them; the error says why the object cannot be decoded.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        self.decode_with(object, Nulls::Dropped)
+    }
+
+    /// [`Self::decode`] with a choice for nulls.
+    pub fn decode_with(&self, object: &mut Value, nulls: Nulls) -> Result<Vec<String>, String> {
         if let Some(error) = metadata::type_error(object) {
             return Err(error);
         }
         if let Some(error) = embedded::decode_error(&self.root, object, &Path::Root) {
             return Err(error);
         }
-        Ok(self.prune(object))
+        Ok(prune::prune(&self.root, object, nulls))
     }
 
     /// Removes unknown fields and disallowed nulls. Returns the paths of the unknown fields in the
     /// order of kube-apiserver.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::prune(&self.root, object)
+        prune::prune(&self.root, object, Nulls::Dropped)
     }
 
     pub fn default(&self, object: &mut Value) {
@@ -149,7 +163,7 @@ impl Schema {
             .any(|violation| violation.problem.blocks_rules());
         if !is_blocked {
             let none = BTreeSet::new();
-            tolerated = cel::check(&self.root, new, old, &none, &Path::Root, &mut found);
+            tolerated = rules::check(&self.root, new, old, &none, &Path::Root, &mut found);
         } else if self.root.subtree.rules {
             found.push(Violation::invalid(
                 "",

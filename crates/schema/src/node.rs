@@ -1,13 +1,21 @@
 //! Compiled schema: patterns and rules are parsed once.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
+use cel::DataType;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{cel::Rule, path::Path, structural::format};
+use crate::{
+    path::Path,
+    rules::{self, Rule},
+    structural::format,
+};
 
 #[derive(Debug, Error)]
 pub enum CompileError {
@@ -17,20 +25,14 @@ pub enum CompileError {
         path: String,
         source: serde_json::Error,
     },
-    #[error("pattern of {path:?}: {source}")]
-    Pattern {
-        path: String,
-        source: Box<regex::Error>,
-    },
+    #[error("pattern of {path:?}: {message}")]
+    Pattern { path: String, message: String },
     #[error("rule {rule:?} of {path:?}: {message}")]
     Rule {
         path: String,
         rule: String,
         message: String,
     },
-    /// The rule is too long or too deep to be evaluated safely.
-    #[error("rule of {path:?}: {detail}")]
-    RuleTooLarge { path: String, detail: &'static str },
 }
 
 #[derive(Debug)]
@@ -56,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) bounds: Bounds,
     pub(crate) junctors: Option<Box<Junctors>>,
     pub(crate) rules: Vec<Rule>,
+    /// Type in rules, which is made when a rule needs it.
+    data: OnceLock<Option<Arc<DataType>>>,
     /// What this value or its descendants have; parts without anything to check are not walked.
     pub(crate) subtree: Subtree,
 }
@@ -234,7 +238,11 @@ impl Node {
         for (name, schema) in &written.properties {
             properties.insert(name.clone(), Self::compile(schema, &path.child(name))?);
         }
-        let pattern = written.pattern.as_deref().map(Regex::new).transpose();
+        let pattern = written
+            .pattern
+            .as_deref()
+            .map(cel::compile_pattern)
+            .transpose();
         let list = match written.list_type.as_deref() {
             Some("set") => ListType::Set,
             Some("map") => ListType::Map(written.list_map_keys),
@@ -267,13 +275,14 @@ impl Node {
             list,
             required: written.required,
             enumeration: written.enumeration.filter(|values| !values.is_empty()),
-            pattern: pattern.map_err(|source| CompileError::Pattern {
+            pattern: pattern.map_err(|message| CompileError::Pattern {
                 path: path.to_string(),
-                source: Box::new(source),
+                message,
             })?,
             bounds: written.bounds,
             junctors,
             rules: Vec::new(),
+            data: OnceLock::new(),
         };
         node.rules = written
             .rules
@@ -288,6 +297,12 @@ impl Node {
             subtree.or(child.subtree).or(has_default)
         });
         Ok(node)
+    }
+
+    /// Type of the values in rules; `None` if rules cannot see them.
+    pub(crate) fn data(&self) -> Option<Arc<DataType>> {
+        let data = || rules::data::of(self, self.embedded_resource);
+        self.data.get_or_init(data).clone()
     }
 
     fn children(&self) -> impl Iterator<Item = &Self> {

@@ -2,20 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use crate::{metadata, node::Node, path::Path};
+use crate::{Nulls, metadata, node::Node, path::Path};
 
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Returns the removed paths in the order of kube-apiserver: metadata, other fields, metadata of
 /// embedded resources.
-pub(crate) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
+pub(crate) fn prune(root: &Node, object: &mut Value, nulls: Nulls) -> Vec<String> {
     write_integers(object);
     let mut removed = metadata::prune(object, "metadata");
     let mut unknown = Vec::new();
     walk(root, object, &Path::Root, true, &mut unknown);
     unknown.sort();
     removed.append(&mut unknown);
-    drop_nulls(root, object);
+    if nulls == Nulls::Dropped {
+        drop_nulls(root, object);
+    }
     embedded(root, object, &Path::Root, &mut unknown);
     unknown.sort();
     removed.append(&mut unknown);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::structural::entries;
-use crate::{Violation, cel, embedded, node::Node, path::Path, prune, structural};
+use crate::{Violation, embedded, node::Node, path::Path, prune, rules, structural};
 
 pub(super) fn check(schema: &Value, path: &str, found: &mut Vec<Violation>) {
     if let Some(default) = schema.get("default").filter(|value| !value.is_null()) {
@@ -41,6 +41,6 @@ fn check_default(schema: &Value, default: &Value, path: &str, found: &mut Vec<Vi
     }
     if found.len() == before {
         let unblocked = BTreeSet::new();
-        cel::check(&node, default, None, &unblocked, &place, found);
+        rules::check(&node, default, None, &unblocked, &place, found);
     }
 }

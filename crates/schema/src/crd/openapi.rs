@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{
+    costs::{self, Total},
     defaults, internal,
-    rules::{self, Uncorrelatable},
+    rules::{self, Place, Uncorrelatable},
     structural::{self, entries, items},
 };
 use crate::{Problem, Violation};
@@ -60,10 +61,16 @@ pub(super) fn check(schema: &Value, has_status: bool, path: &str, found: &mut Ve
         found: Vec::new(),
         rules: Vec::new(),
         checks_rules: is_structural,
+        total: Total::default(),
     };
-    walk.check(schema, path, &SchemaContext::default(), true);
+    let context = SchemaContext {
+        cardinality: Some(1),
+        ..SchemaContext::default()
+    };
+    walk.check(schema, path, &context, true);
     found.append(&mut walk.found);
     found.append(&mut walk.rules);
+    walk.total.check(path, found);
 }
 
 fn check_root(schema: &Value, path: &str, found: &mut Vec<Violation>) {
@@ -103,6 +110,8 @@ struct SchemaContext {
     is_in_metadata: bool,
     /// List within which old values cannot be correlated.
     uncorrelatable: Uncorrelatable,
+    /// How often there may be a value; `None` if that is not bounded.
+    cardinality: Option<u64>,
 }
 
 struct Walk {
@@ -110,6 +119,8 @@ struct Walk {
     /// Violations of CEL rules are reported last.
     rules: Vec<Violation>,
     checks_rules: bool,
+    /// Costs of the rules.
+    total: Total,
 }
 
 impl Walk {
@@ -118,7 +129,12 @@ impl Walk {
             return;
         }
         let before = self.found.len();
+        let own_cardinality = context.cardinality;
         self.check_keywords(schema, path, context);
+        let context = &SchemaContext {
+            cardinality: costs::cardinality_below(schema, own_cardinality),
+            ..context.clone()
+        };
         if let Some(values) = schema.get("additionalProperties") {
             let additional = format!("{path}.additionalProperties");
             let has_properties = entries(schema, "properties").next().is_some();
@@ -166,9 +182,13 @@ impl Walk {
         self.check_list_and_map_types(schema, path);
         rules::check_form(schema, path, &mut self.found);
         if self.checks_rules && self.found.len() == before {
-            let is_object = is_root || is_embedded;
-            let context = &context.uncorrelatable;
-            rules::check(schema, path, is_object, context, &mut self.rules);
+            let place = Place {
+                path,
+                is_object: is_root || is_embedded,
+                uncorrelatable: &context.uncorrelatable,
+                cardinality: own_cardinality,
+            };
+            rules::check(schema, &place, &mut self.total, &mut self.rules);
         }
     }
 

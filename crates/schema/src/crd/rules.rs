@@ -1,9 +1,15 @@
 //! Validation of the CEL rules of a schema.
 
+use cel::{CompileError, Program};
 use serde_json::Value;
 
-use super::{internal, structural::items};
-use crate::{Violation, cel, node::Node, path::Path};
+use super::{
+    costs::{self, Total},
+    internal,
+    structural::items,
+};
+
+use crate::{Violation, node::Node, path::Path, rules};
 
 /// Path of the enclosing list whose items cannot be correlated with old values.
 pub(super) type Uncorrelatable = Option<String>;
@@ -74,19 +80,29 @@ pub(super) fn check_form(schema: &Value, path: &str, found: &mut Vec<Violation>)
             fields.remove("x-kubernetes-validations");
         }
         if let Ok(node) = Node::compile(&without_rules, &Path::Root)
-            && cel::field_path::normalized(field_path, &node).is_none()
+            && rules::field_path::normalized(field_path, &node).is_none()
         {
             invalid("must be a valid path");
         }
     }
 }
 
-/// Checks that the rules compile and use `oldSelf` only where values can be correlated.
+/// Where a schema is, as far as it matters for its rules.
+pub(super) struct Place<'a> {
+    pub(super) path: &'a str,
+    /// Whether it is that of an object with a type and a name.
+    pub(super) is_object: bool,
+    pub(super) uncorrelatable: &'a Uncorrelatable,
+    /// How often there may be a value of it; `None` if that is not bounded.
+    pub(super) cardinality: Option<u64>,
+}
+
+/// Checks that the rules compile, do not cost too much, and use `oldSelf` only where values can be
+/// correlated.
 pub(super) fn check(
     schema: &Value,
-    path: &str,
-    is_object: bool,
-    uncorrelatable: &Uncorrelatable,
+    place: &Place<'_>,
+    total: &mut Total,
     found: &mut Vec<Violation>,
 ) {
     if items(schema, "x-kubernetes-validations").next().is_none() {
@@ -96,35 +112,75 @@ pub(super) fn check(
     if let Some(fields) = without_rules.as_object_mut() {
         fields.remove("x-kubernetes-validations");
     }
+    let path = place.path;
     let Ok(node) = Node::compile(&without_rules, &Path::Root) else {
         return;
     };
+    let Some(data) = rules::data::of(&node, place.is_object) else {
+        found.push(Violation::forbidden(
+            format!("{path}.x-kubernetes-validations"),
+            "rules cannot see values of this schema, because it has no type",
+        ));
+        return;
+    };
+    let cardinality = place.cardinality.unwrap_or_else(|| data.max_cardinality());
     for (index, rule) in items(schema, "x-kubernetes-validations").enumerate() {
         let path = format!("{path}.x-kubernetes-validations[{index}]");
         let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or("");
         let optional_old_self = rule.get("optionalOldSelf");
         let is_optional = optional_old_self == Some(&Value::Bool(true));
-        let mut invalid = |name: &str, detail: String| {
+        let invalid = |name: &str, detail: String| {
             let shown = internal::rule(rule);
-            let path = format!("{path}.{name}");
-            found.push(Violation::invalid_shown(path, shown, detail));
+            Violation::invalid_shown(format!("{path}.{name}"), shown, detail)
         };
-        let checked = cel::type_check::rule(text("rule").trim(), &node, is_object, is_optional);
-        let uses_old_self = match checked {
-            Ok(uses_old_self) => uses_old_self,
-            Err(detail) => {
-                invalid("rule", detail);
-                false
+        // The server compiles rules as they are written.
+        let compiled = rules::compile(text("rule"), &data, is_optional);
+        let mut uses_old_self = false;
+        match checked(compiled, Program::is_bool) {
+            Ok(program) => {
+                let place = format!("{path}.rule");
+                let cost = program.max_cost().saturating_mul(cardinality);
+                found.extend(costs::check(&place, "estimated rule cost", cost));
+                total.add(place, cost);
+                uses_old_self = program.uses("oldSelf");
+                let message = text("messageExpression");
+                if !message.is_empty() {
+                    let compiled = rules::compile(message, &data, is_optional);
+                    match checked(compiled, Program::is_string) {
+                        Ok(program) => {
+                            let place = format!("{path}.messageExpression");
+                            let cost = program.max_cost();
+                            let name = "estimated messageExpression cost";
+                            found.extend(costs::check(&place, name, cost));
+                            total.add(place, cost);
+                        }
+                        Err(Unusable::Type) => found.push(invalid(
+                            "messageExpression",
+                            "messageExpression must evaluate to a string".to_owned(),
+                        )),
+                        Err(Unusable::Error(detail)) => found.push(invalid(
+                            "messageExpression",
+                            format!("messageExpression {detail}"),
+                        )),
+                    }
+                }
             }
-        };
-        let message = text("messageExpression").trim();
-        if !message.is_empty()
-            && let Err(detail) = cel::type_check::message(message, &node, is_object, is_optional)
-        {
-            invalid("messageExpression", detail);
+            Err(Unusable::Type) => found.push(invalid(
+                "rule",
+                "cel expression must evaluate to a bool".to_owned(),
+            )),
+            Err(Unusable::Error(detail)) => {
+                let is_program = detail.starts_with("compilation");
+                let detail = if is_program {
+                    detail
+                } else {
+                    format!("program {detail}")
+                };
+                found.push(invalid("rule", detail));
+            }
         }
         if uses_old_self {
-            if let Some(within) = uncorrelatable {
+            if let Some(within) = place.uncorrelatable {
                 found.push(Violation::invalid(
                     format!("{path}.rule"),
                     text("rule"),
@@ -139,6 +195,29 @@ pub(super) fn check(
                 optional.clone(),
                 "may not be set if oldSelf is not used in rule",
             ));
+        }
+    }
+}
+
+/// Why an expression cannot be used.
+enum Unusable {
+    /// It has the wrong type.
+    Type,
+    Error(String),
+}
+
+fn checked(
+    compiled: Result<Program, CompileError>,
+    is_right: fn(&Program) -> bool,
+) -> Result<Program, Unusable> {
+    match compiled {
+        Ok(program) if is_right(&program) => Ok(program),
+        Ok(_) => Err(Unusable::Type),
+        Err(CompileError::Invalid(errors)) => {
+            Err(Unusable::Error(format!("compilation failed: {errors}")))
+        }
+        Err(CompileError::Instantiation(error)) => {
+            Err(Unusable::Error(format!("instantiation failed: {error}")))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{internal, openapi};
+use super::{internal, openapi, selectable};
 use crate::{Violation, names};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -75,6 +75,12 @@ pub(super) fn check(spec: &Value, found: &mut Vec<Violation>) {
     if let Some(columns) = hoisted.get("additionalPrinterColumns") {
         check_columns(columns, "spec.additionalPrinterColumns", found);
     }
+    if let Some(fields) = hoisted.get("selectableFields") {
+        let schema = versions
+            .first()
+            .and_then(|version| version.pointer("/schema/openAPIV3Schema"));
+        selectable::check(fields, schema, "spec.selectableFields", found);
+    }
     check_conversion(spec, found);
 }
 
@@ -84,7 +90,12 @@ fn common_to_all_versions(versions: &[Value]) -> Map<String, Value> {
     let Some((first, others)) = versions.split_first() else {
         return common_to_all_versions;
     };
-    for name in ["schema", "subresources", "additionalPrinterColumns"] {
+    for name in [
+        "schema",
+        "subresources",
+        "additionalPrinterColumns",
+        "selectableFields",
+    ] {
         let is_there = |value: &&Value| match value {
             Value::Null => false,
             Value::Array(items) => !items.is_empty(),
@@ -146,6 +157,13 @@ fn check_versions(versions: &[Value], hoisted: &Map<String, Value>, found: &mut 
         {
             let path = format!("{path}.additionalPrinterColumns");
             check_columns(columns, &path, found);
+        }
+        if !hoisted.contains_key("selectableFields")
+            && let Some(fields) = version.get("selectableFields")
+        {
+            let path = format!("{path}.selectableFields");
+            let schema = version.pointer("/schema/openAPIV3Schema");
+            selectable::check(fields, schema, &path, found);
         }
     }
     let names: BTreeSet<&str> = versions

@@ -1,7 +1,6 @@
 //! Structural schema checks: every field has exactly one type, and combined schemas only restrict
 //! it.
 
-use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::Violation;
@@ -217,48 +216,13 @@ fn value_validation(schema: &Value, skips_any_of: bool, path: &str, found: &mut 
         nested_validation(not, false, &format!("{path}.not"), found);
     }
     let pattern = text(schema, "pattern");
-    if let Err(error) = Regex::new(pattern) {
+    if let Err(error) = cel::compile_pattern(pattern) {
         found.push(Violation::invalid(
             format!("{path}.pattern"),
             pattern,
-            format!(
-                "must be a valid regular expression, but isn't: {}",
-                pattern_error(pattern, &error)
-            ),
+            format!("must be a valid regular expression, but isn't: {error}"),
         ));
     }
-}
-
-/// Error of a pattern as Go words it, where known.
-fn pattern_error(pattern: &str, error: &regex::Error) -> String {
-    let text = error.to_string();
-    let reason = if text.contains("unclosed group") {
-        "missing closing )"
-    } else if text.contains("unopened group") {
-        "unexpected )"
-    } else if text.contains("unclosed character class") {
-        "missing closing ]"
-    } else if text.contains("repetition operator missing expression") {
-        "missing argument to repetition operator"
-    } else if text.contains("look-around") {
-        "invalid or unsupported Perl syntax"
-    } else {
-        return format!("error parsing regexp: {text}");
-    };
-    let shown = match reason {
-        "missing argument to repetition operator" => pattern
-            .find(['*', '+', '?'])
-            .and_then(|index| pattern.get(index..=index)),
-        "invalid or unsupported Perl syntax" => pattern
-            .find("(?")
-            .and_then(|index| pattern.get(index..index + 3)),
-        "missing closing ]" => pattern.find('[').and_then(|index| pattern.get(index..)),
-        _ => None,
-    };
-    format!(
-        "error parsing regexp: {reason}: `{}`",
-        shown.unwrap_or(pattern)
-    )
 }
 
 fn nested_validation(nested: &Value, skips_any_of: bool, path: &str, found: &mut Vec<Violation>) {

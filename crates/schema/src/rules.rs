@@ -1,22 +1,24 @@
 //! CEL validation rules.
 //!
-//! Evaluated by a CEL library with the functions that Kubernetes adds, within a cost limit: see
-//! [`cost`].
+//! Evaluated by the `cel` crate, with the types of the schema and within a cost limit.
 
-mod cost;
+pub(crate) mod data;
 pub(crate) mod field_path;
-mod functions;
-mod names;
-pub(crate) mod type_check;
-mod values;
+mod formats;
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    fmt,
+    sync::Arc,
+};
 
-use cost::{InvalidRule, MeteredRule};
-use functions::FUNCTIONS;
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue, objects::OptionalValue};
+use cel::{
+    CompileError as CelError, DataType, Program, TOO_EXPENSIVE, Value as CelValue, Variable,
+    VariableType,
+};
+use formats::ENVIRONMENT;
 use serde_json::Value;
-use values::to_cel;
 
 use crate::{
     CompileError, Problem, Violation,
@@ -27,16 +29,22 @@ use crate::{
 
 /// Limit of messages computed by `messageExpression`.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
+/// Cost of one evaluation.
+const MAX_COST: u64 = 1_000_000;
+/// Cost of all evaluations of an object.
+const BUDGET: u64 = 10_000_000;
 
 pub(crate) struct Rule {
     source: String,
-    expression: MeteredRule,
+    program: Program,
     message: Option<String>,
-    message_expression: Option<MeteredRule>,
+    message_program: Option<Program>,
     is_transition: bool,
     field_path: Option<String>,
     reason: Reason,
     optional_old_self: bool,
+    /// Type of `self`, shared by the rules of a value.
+    data: Arc<DataType>,
 }
 
 /// Error type of a violated rule.
@@ -48,43 +56,64 @@ enum Reason {
     Duplicate,
 }
 
+/// Compiles an expression about data of a type.
+pub(crate) fn compile(
+    source: &str,
+    data: &Arc<DataType>,
+    is_old_optional: bool,
+) -> Result<Program, CelError> {
+    let old = if is_old_optional {
+        VariableType::Optional(Arc::clone(data))
+    } else {
+        VariableType::Data(Arc::clone(data))
+    };
+    let variables = [
+        Variable {
+            name: "self",
+            type_: VariableType::Data(Arc::clone(data)),
+        },
+        Variable {
+            name: "oldSelf",
+            type_: old,
+        },
+    ];
+    Program::compile(source, &variables, ENVIRONMENT)
+}
+
 impl Rule {
     pub(crate) fn compile(
         written: RawRule,
         node: &Node,
         path: &Path<'_>,
     ) -> Result<Self, CompileError> {
-        let parse = |source: &str| {
-            let place = || path.to_string();
-            cost::parse(source).map_err(|unusable| match unusable {
-                InvalidRule::TooLarge(detail) => CompileError::RuleTooLarge {
-                    path: place(),
-                    detail,
-                },
-                InvalidRule::Unparsable(errors) => CompileError::Rule {
-                    path: place(),
-                    rule: source.to_owned(),
-                    message: errors.to_string(),
-                },
-                InvalidRule::Unsupported(message) => CompileError::Rule {
-                    path: place(),
-                    rule: source.to_owned(),
-                    message: message.to_owned(),
-                },
+        let source = written.rule.trim();
+        let unusable = |message: String| CompileError::Rule {
+            path: path.to_string(),
+            rule: source.to_owned(),
+            message,
+        };
+        let is_object = path.is_root() || node.embedded_resource;
+        let data = data::of(node, is_object)
+            .ok_or_else(|| unusable("the schema has no type that rules can see".to_owned()))?;
+        let optional_old_self = written.optional_old_self.unwrap_or(false);
+        let compile = |source: &str| {
+            compile(source, &data, optional_old_self).map_err(|error| {
+                let (CelError::Invalid(message) | CelError::Instantiation(message)) = error;
+                unusable(message)
             })
         };
-        let rule = parse(written.rule.trim())?;
-        let message_expression = written
+        let program = compile(source)?;
+        let message_program = written
             .message_expression
             .as_deref()
             .filter(|source| !source.trim().is_empty())
-            .map(parse)
+            .map(compile)
             .transpose()?;
         Ok(Self {
-            is_transition: rule.uses_old_self,
-            expression: rule,
-            message_expression,
-            source: written.rule.trim().to_owned(),
+            is_transition: program.uses("oldSelf"),
+            program,
+            message_program,
+            source: source.to_owned(),
             message: written
                 .message
                 .map(|message| message.trim().to_owned())
@@ -98,7 +127,8 @@ impl Rule {
                 Some("FieldValueDuplicate") => Reason::Duplicate,
                 _ => Reason::Invalid,
             },
-            optional_old_self: written.optional_old_self.unwrap_or(false),
+            optional_old_self,
+            data,
         })
     }
 
@@ -107,12 +137,15 @@ impl Rule {
         self.message.as_deref().unwrap_or(&self.source)
     }
 
-    fn message(&self, scope: &Context<'_>) -> Result<String, OutOfBudget> {
-        if let Some(expression) = &self.message_expression {
-            let computed = expression.evaluate(scope);
-            if cost::is_exhausted() {
-                return Err(OutOfBudget);
-            }
+    fn message(
+        &self,
+        variables: &[Result<CelValue<'_>, cel::Error>; 2],
+        budget: &Cell<u64>,
+    ) -> Result<String, OutOfBudget> {
+        if let Some(program) = &self.message_program {
+            let (computed, cost) = program.evaluate(variables.to_vec(), MAX_COST);
+            let left = budget.get().checked_sub(cost).filter(|_| cost <= MAX_COST);
+            budget.set(left.ok_or(OutOfBudget)?);
             if let Ok(CelValue::String(text)) = computed {
                 let text = text.trim();
                 if !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n') {
@@ -174,7 +207,6 @@ pub(crate) fn check(
     if !root.subtree.rules {
         return Vec::new();
     }
-    cost::start();
     let origin = Origin {
         old,
         parent: None,
@@ -183,11 +215,9 @@ pub(crate) fn check(
     let walk = Walk {
         blocked,
         tolerated: RefCell::default(),
+        budget: Cell::new(BUDGET),
     };
-    let at = Position {
-        is_object: true,
-        ..Position::of(root, object, old, origin, path)
-    };
+    let at = Position::of(root, object, old, origin, path);
     // The last violation already says that evaluation stopped.
     let _ = walk.check(at, found);
     walk.tolerated.into_inner()
@@ -243,7 +273,6 @@ struct Position<'a> {
     old: Option<&'a Value>,
     origin: Origin<'a>,
     path: &'a Path<'a>,
-    is_object: bool,
 }
 
 impl<'a> Position<'a> {
@@ -261,7 +290,6 @@ impl<'a> Position<'a> {
             old,
             origin,
             path,
-            is_object: node.embedded_resource,
         }
     }
 }
@@ -269,6 +297,8 @@ impl<'a> Position<'a> {
 struct Walk<'b> {
     blocked: &'b BTreeSet<String>,
     tolerated: RefCell<Vec<Violation>>,
+    /// Cost that is left for the object.
+    budget: Cell<u64>,
 }
 
 impl Walk<'_> {
@@ -333,39 +363,38 @@ impl Walk<'_> {
             old,
             origin,
             path,
-            is_object,
         } = *at;
-        let mut scope = FUNCTIONS.new_inner_scope();
-        scope.add_variable_from_value("self", to_cel(node, value, is_object));
-        let old = if node.rules.iter().any(|rule| rule.is_transition) {
-            old.map(|old| to_cel(node, old, is_object))
-        } else {
-            None
-        };
         let type_ = || Value::from(node.type_.map_or("", Type::name));
+        if self.budget.get() == 0 {
+            found.push(Violation::invalid(path.to_string(), type_(), NO_BUDGET));
+            return Err(OutOfBudget);
+        }
         for rule in &node.rules {
-            let mut scope = scope.new_inner_scope();
-            match (&old, rule.optional_old_self) {
-                (None, false) if rule.is_transition => continue,
-                (old, true) => {
-                    let old = match old {
-                        Some(old) => OptionalValue::of(old.clone()),
-                        None => OptionalValue::none(),
-                    };
-                    scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(old)));
-                }
-                (Some(old), false) => scope.add_variable_from_value("oldSelf", old.clone()),
-                (None, false) => {}
+            if rule.is_transition && old.is_none() && !rule.optional_old_self {
+                continue;
             }
-            let verdict = rule.expression.evaluate(&scope);
-            if cost::is_exhausted() {
-                return Err(out_of_budget(rule, &type_(), path, found));
+            let value_of = |value| CelValue::of(value, &rule.data);
+            let old_value = match (old.map(value_of), rule.optional_old_self) {
+                (Some(Ok(old)), true) => Ok(CelValue::optional(Some(old))),
+                (Some(old), _) => old,
+                (None, true) => Ok(CelValue::optional(None)),
+                (None, false) => Ok(CelValue::Null),
+            };
+            let variables = [value_of(value), old_value];
+            let (verdict, cost) = rule.program.evaluate(variables.to_vec(), MAX_COST);
+            if let Some(left) = self.budget.get().checked_sub(cost) {
+                self.budget.set(left);
+            } else {
+                found.push(Violation::invalid(path.to_string(), type_(), NO_BUDGET));
+                return Err(OutOfBudget);
             }
-            match verdict {
-                Ok(CelValue::Bool(true)) => {}
+            let error = match verdict {
+                Ok(CelValue::Bool(true)) => continue,
                 Ok(_) => {
-                    let Ok(detail) = rule.message(&scope) else {
-                        return Err(out_of_budget(rule, &type_(), path, found));
+                    let Ok(detail) = rule.message(&variables, &self.budget) else {
+                        let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+                        found.push(Violation::invalid(path.to_string(), type_(), detail));
+                        return Err(OutOfBudget);
                     };
                     let broken = rule.broken(node, value, path, detail);
                     if rule.is_transition || !origin.is_unchanged(node, value) {
@@ -373,60 +402,35 @@ impl Walk<'_> {
                     } else {
                         self.tolerated.borrow_mut().push(broken);
                     }
+                    continue;
                 }
-                Err(error) => found.push(Violation::invalid(
-                    path.to_string(),
-                    type_(),
-                    error_text(&error, rule),
-                )),
+                Err(error) => error.to_string(),
+            };
+            let name = rule.name();
+            let detail = if error.starts_with("no such overload") {
+                format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+                )
+            } else if error.starts_with(TOO_EXPENSIVE) {
+                format!(
+                    "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+                )
+            } else {
+                format!("{error} evaluating rule: {name}")
+            };
+            found.push(Violation::invalid(path.to_string(), type_(), detail));
+            if error.starts_with(TOO_EXPENSIVE) {
+                return Err(OutOfBudget);
             }
         }
         Ok(())
     }
 }
 
+const NO_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
 /// `apiVersion` and `kind` do not change with an update.
 fn path_is_type(path: &Path<'_>) -> bool {
     matches!(path, Path::Field(parent, "apiVersion" | "kind") if parent.is_root())
-}
-
-fn out_of_budget(
-    rule: &Rule,
-    type_: &Value,
-    path: &Path<'_>,
-    found: &mut Vec<Violation>,
-) -> OutOfBudget {
-    let detail = format!(
-        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
-        rule.name()
-    );
-    found.push(Violation::invalid(path.to_string(), type_.clone(), detail));
-    OutOfBudget
-}
-
-/// Evaluation error as cel-go words it.
-fn error_text(error: &ExecutionError, rule: &Rule) -> String {
-    let name = rule.name();
-    let text = match error {
-        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::IndexOutOfBounds(index) => {
-            let index = match index {
-                CelValue::Int(index) => index.to_string(),
-                CelValue::UInt(index) => index.to_string(),
-                _ => "0".to_owned(),
-            };
-            format!("index out of bounds: {index}")
-        }
-        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::UndeclaredReference(name) => format!("no such attribute(s): {name}"),
-        ExecutionError::FunctionError { message, .. } => message.clone(),
-        _ => {
-            return format!(
-                "'no such overload': call arguments did not match a supported operator, function or macro signature for rule: {name}"
-            );
-        }
-    };
-    format!("{text} evaluating rule: {name}")
 }
