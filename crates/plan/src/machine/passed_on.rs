@@ -86,15 +86,17 @@ impl NamePatterns {
                 None => pattern.to_owned(),
             };
             let is_reserved = NOT_PASSED_ON.iter().any(|it| is_below(&name, it));
-            match naming::is_qualified_name(&name) {
-                true if is_reserved => Err(format!(
+            if !naming::is_qualified_name(&name) {
+                Err(format!(
+                    "{pattern:?}: must be names such as team or example.com/team, or prefixes such as example.com/*, separated by commas"
+                ))
+            } else if is_reserved {
+                Err(format!(
                     "{pattern:?}: names under {} are never passed on",
                     NOT_PASSED_ON.join(" and ")
-                )),
-                true => Ok(pattern.to_owned()),
-                false => Err(format!(
-                    "{pattern:?}: must be names such as team or example.com/team, or prefixes such as example.com/*, separated by commas"
-                )),
+                ))
+            } else {
+                Ok(pattern.to_owned())
             }
         });
         let parsed: BTreeSet<String> = parsed.collect::<Result<_, _>>()?;

@@ -25,7 +25,8 @@ use api::{Machine, MachineSpec, labels};
 pub(super) use cloud_init::decode_base64;
 
 use super::{
-    Identity, NamePatterns, PassedOn, ResolvedDisk, ResolvedMachine, SpecError, Surroundings,
+    Access, CloudInit, Identity, NamePatterns, PassedOn, ResolvedDisk, ResolvedInterface,
+    ResolvedMachine, ResolvedNamespace, SpecError, Surroundings,
     elided::elided,
     switches::{has_documented_prefix, is_switch},
 };
@@ -46,6 +47,7 @@ pub struct Note {
 }
 
 /// Resolves a Machine, or returns all its errors.
+#[allow(clippy::too_many_lines, reason = "names every field of the spec")]
 pub fn resolve(
     machine: &Machine,
     surroundings: &Surroundings,
@@ -65,7 +67,8 @@ pub fn resolve(
         network,
         os,
         boot_order,
-        cloud_init,
+        // Resolved by `resolve_cloud_init`.
+        cloud_init: _,
         domain,
         // Resolved by `placement`.
         node_selector: _,
@@ -122,29 +125,14 @@ pub fn resolve(
         &mut findings,
     );
     let access = access::resolve(&machine.spec, surroundings, &mut findings);
-    let has_addresses = networks::spec_address::are_given(networks.as_deref());
-    let is_needed = has_addresses || access::needs_cloud_init(&access);
-    let own = is_needed.then(api::CloudInit::default);
-    let mut cloud_init = cloud_init::resolve(
-        cloud_init.as_ref().or(own.as_ref()),
-        elided(&machine.metadata),
-        &identity.name,
+    let cloud_init = resolve_cloud_init(
+        machine,
+        &interfaces,
+        network_namespace.as_ref(),
+        &access,
         surroundings,
         &mut findings,
     );
-    if let Some(cloud_init) = &mut cloud_init
-        && let Some(namespace) = &network_namespace
-        && cloud_init.network_data.is_none()
-    {
-        cloud_init.network_data =
-            networks::network_data(namespace, &interfaces, surroundings, &mut findings);
-    }
-    if let (Some(cloud_init), Some(networks), true) = (&mut cloud_init, networks, has_addresses) {
-        networks::spec_address::add_network_data(networks, &interfaces, cloud_init, &mut findings);
-    }
-    if let Some(cloud_init) = &mut cloud_init {
-        access::add_keys(&access, cloud_init, &mut findings);
-    }
     let memory = sizing.as_ref().map(|sizing| sizing.memory);
     let hardware = domain::resolve(domain.as_ref(), memory, &mut findings);
     let PassedOn {
@@ -188,6 +176,39 @@ pub fn resolve(
         }),
         _ => Err(findings.errors),
     }
+}
+
+/// Cloud-init data of the spec, with addresses and keys that other fields give.
+fn resolve_cloud_init(
+    machine: &Machine,
+    interfaces: &[ResolvedInterface],
+    network_namespace: Option<&ResolvedNamespace>,
+    access: &Access,
+    surroundings: &Surroundings,
+    findings: &mut Findings,
+) -> Option<CloudInit> {
+    let networks = machine.spec.networks.as_deref();
+    let has_addresses = networks::spec_address::are_given(networks);
+    let is_needed = has_addresses || access::needs_cloud_init(access);
+    let own = is_needed.then(api::CloudInit::default);
+    let mut cloud_init = cloud_init::resolve(
+        machine.spec.cloud_init.as_ref().or(own.as_ref()),
+        elided(&machine.metadata),
+        machine.metadata.name.as_deref().unwrap_or_default(),
+        surroundings,
+        findings,
+    )?;
+    if let Some(namespace) = network_namespace
+        && cloud_init.network_data.is_none()
+    {
+        cloud_init.network_data =
+            networks::network_data(namespace, interfaces, surroundings, findings);
+    }
+    if let Some(networks) = networks.filter(|_| has_addresses) {
+        networks::spec_address::add_network_data(networks, interfaces, &mut cloud_init, findings);
+    }
+    access::add_keys(access, &mut cloud_init, findings);
+    Some(cloud_init)
 }
 
 /// The storage and memory that a Machine requests, even if other parts of it do not resolve.

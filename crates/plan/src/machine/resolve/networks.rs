@@ -129,8 +129,8 @@ fn check_names(networks: &[Network], findings: &mut Findings) {
                 "give either networkName, or pod: true for the pod network",
             );
         }
-        let earlier = networks.iter().take(index);
-        if is_pod && earlier.filter(|it| it.pod == Some(true)).count() > 0 {
+        let mut earlier = networks.iter().take(index);
+        if is_pod && earlier.any(|it| it.pod == Some(true)) {
             findings.invalid(
                 format!("spec.networks[{index}].pod"),
                 "is the second interface on the pod network, of which a machine has one: remove it",
