@@ -44,9 +44,9 @@ pub fn svg(runs: &[Figures]) -> String {
             .map(|run| (run.machines as f64, value(run)))
             .collect();
         // Writing to a String cannot fail.
-        let _ = write!(
+        let _ = writeln!(
             picture,
-            "<g transform=\"translate({x} {y})\">{}</g>\n",
+            "<g transform=\"translate({x} {y})\">{}</g>",
             diagram(title, &points)
         );
     }

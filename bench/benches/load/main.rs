@@ -17,12 +17,12 @@ mod client;
 mod curve;
 mod observed;
 mod print;
-#[path = "../process.rs"]
+#[path = "../common/process.rs"]
 mod process;
 mod proxy;
 mod run;
 mod server;
-#[path = "../simulated.rs"]
+#[path = "../common/simulated.rs"]
 mod simulated;
 
 use std::{env, fs, path::Path, process::ExitCode};

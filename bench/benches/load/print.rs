@@ -24,11 +24,11 @@ pub fn table(figures: &Figures) {
     println!("\n{machines} Machines, {server}, {operator}");
     row(
         "raw writes of the server, per second",
-        format!("{raw_writes_per_second:.0}"),
+        &format!("{raw_writes_per_second:.0}"),
     );
     row(
         "share of it by the operator until all VMs exist",
-        format!("{:.0} %", share_of_raw_rate * 100.0),
+        &format!("{:.0} %", share_of_raw_rate * 100.0),
     );
     for (name, latency) in [
         ("VirtualMachine", created_to_vm),
@@ -36,27 +36,27 @@ pub fn table(figures: &Figures) {
     ] {
         row(
             &format!("created to {name}, p50 and p99"),
-            format!("{} ms, {} ms", latency.p50_ms, latency.p99_ms),
+            &format!("{} ms, {} ms", latency.p50_ms, latency.p99_ms),
         );
     }
     row(
         "ready after the first start",
-        format!("{ready_after_ms} ms, {} requests", sum(requests_of_start)),
+        &format!("{ready_after_ms} ms, {} requests", sum(requests_of_start)),
     );
     row(
         "ready after a restart",
-        format!(
+        &format!(
             "{ready_after_restart_ms} ms, {} requests",
             sum(requests_of_restart)
         ),
     );
     row(
         "requests per minute without changes",
-        format!("{idle_requests_per_minute:.1}"),
+        &format!("{idle_requests_per_minute:.1}"),
     );
     row(
         "memory: empty, steady, peak",
-        format!("{empty_mib:.1}, {steady_mib:.1}, {peak_mib:.1} MiB"),
+        &format!("{empty_mib:.1}, {steady_mib:.1}, {peak_mib:.1} MiB"),
     );
     for phase in phases {
         print(phase, *machines);
@@ -78,7 +78,7 @@ fn print(phase: &Phase, machines: usize) {
     }
 }
 
-fn row(label: &str, value: String) {
+fn row(label: &str, value: &str) {
     println!("  {label:<50} {value}");
 }
 

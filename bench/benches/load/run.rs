@@ -174,9 +174,9 @@ pub async fn run(arguments: &Arguments, machines: usize) -> Figures {
     let raw = load.raw_write_rate().await;
 
     let calls = Arc::new(CallCounter::default());
-    let observer = Arc::clone(&calls);
+    let counter = Arc::clone(&calls);
     let upstream = transport(server.config()).expect("the server has an address");
-    let upstream = layered(upstream, Fence::open(), Limits::UNLIMITED, observer);
+    let upstream = layered(upstream, Fence::open(), Limits::UNLIMITED, counter);
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let kubeconfig = folder.path().join("kubeconfig");
     proxy::start(upstream, &kubeconfig).await;

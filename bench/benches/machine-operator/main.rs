@@ -17,9 +17,9 @@ mod delay;
 mod fleet;
 mod one;
 mod operator;
-#[path = "../process.rs"]
+#[path = "../common/process.rs"]
 mod process;
-#[path = "../simulated.rs"]
+#[path = "../common/simulated.rs"]
 mod simulated;
 
 use std::process::ExitCode;

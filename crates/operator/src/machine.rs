@@ -105,7 +105,7 @@ impl Operator {
     pub async fn run(self, token: CancellationToken) {
         let clock = Arc::clone(&self.clock);
         let (recorder, publisher) = events::channel(api::labels::MANAGER, move || clock());
-        let (configs, published) = watch::channel(Arc::default());
+        let (configs, clusters) = watch::channel(Arc::default());
         let shared = Shared {
             client: self.client.clone(),
             access: self.remote,
@@ -115,7 +115,7 @@ impl Operator {
             metrics: self.metrics.clone(),
             recorder: recorder.clone(),
             leads: self.leads.clone(),
-            configs: published,
+            configs: clusters,
         };
         let deps = Dependencies {
             client: self.client.clone(),

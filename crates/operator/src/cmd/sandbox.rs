@@ -119,9 +119,10 @@ impl Args {
         runtime.block_on(self.serve(faults, objects, report))
     }
 
-    async fn serve(self, faults: Faults, objects: Vec<Document>, report: &mut Report) -> Outcome {
+    /// The cluster of the Machines.
+    fn setup(&self, faults: Faults) -> Setup {
         let several = self.clusters > 1;
-        let setup = Setup {
+        Setup {
             speed: self.behavior.speed,
             nodes: self.behavior.nodes,
             faults,
@@ -137,7 +138,11 @@ impl Args {
                 KubeVirtMode::BuiltIn
             },
             ..Setup::seeded(0)
-        };
+        }
+    }
+
+    async fn serve(self, faults: Faults, objects: Vec<Document>, report: &mut Report) -> Outcome {
+        let setup = self.setup(faults);
         let options = Options {
             listen: self.listen,
             kubeconfig: self.kubeconfig,
@@ -155,18 +160,14 @@ impl Args {
         let mut outcome = Outcome::Fine;
         let mut further = Vec::new();
         for number in 2..=usize::from(self.clusters) {
-            let started = Further::start(number, further_setup.clone(), &options).await;
-            let registered = match started {
-                Ok(cluster) => {
-                    let registered = cluster.register(&client).await;
-                    further.push(cluster);
-                    registered
+            let setup = further_setup.clone();
+            let started = Further::start_registered(number, setup, &options, &client);
+            match started.await {
+                Ok(cluster) => further.push(cluster),
+                Err(error) => {
+                    report.error(format_args!("cannot start cluster {number}: {error}"));
+                    outcome = Outcome::Problems;
                 }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = registered {
-                report.error(format_args!("cannot start cluster {number}: {error}"));
-                outcome = Outcome::Problems;
             }
         }
         let mut operators = Vec::new();
@@ -271,7 +272,7 @@ fn greet(kubeconfig: &Path, further: &[Further], no_operator: bool, with_kubevir
     } else {
         String::new()
     };
-    let further: String = further
+    let further: Vec<String> = further
         .iter()
         .map(|cluster| {
             format!(
@@ -282,6 +283,7 @@ fn greet(kubeconfig: &Path, further: &[Further], no_operator: bool, with_kubevir
             )
         })
         .collect();
+    let further = further.concat();
     // A closed pipe is no error.
     let _ = writeln!(
         std::io::stdout(),

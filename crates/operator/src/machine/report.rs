@@ -184,16 +184,13 @@ impl Report {
         is_changed: bool,
     ) {
         let cluster = config.metadata.name.as_deref().unwrap_or_default();
-        let event = match problem {
-            Some(problem) => {
-                tracing::warn!(cluster, "{}", problem.message);
-                plan::Event::warning("ClusterUnavailable", problem.message.clone())
-            }
-            None => {
-                tracing::info!(cluster, "the operator can act in cluster {cluster}");
-                let message = "The operator can act in the cluster again".to_owned();
-                plan::Event::normal("ClusterAvailable", message)
-            }
+        let event = if let Some(problem) = problem {
+            tracing::warn!(cluster, "{}", problem.message);
+            plan::Event::warning("ClusterUnavailable", problem.message.clone())
+        } else {
+            tracing::info!(cluster, "the operator can act in cluster {cluster}");
+            let message = "The operator can act in the cluster again".to_owned();
+            plan::Event::normal("ClusterAvailable", message)
         };
         if is_changed || problem.is_some() {
             self.publish(config, event);
@@ -267,7 +264,7 @@ impl Report {
         let namespace = &*subject.key.namespace;
         for mut event in events {
             if let Some(cluster) = &self.cluster {
-                event.message.push_str(&format!(" (cluster {cluster})"));
+                event.message = format!("{} (cluster {cluster})", event.message);
             }
             let (reason, message) = (event.reason, event.message.as_str());
             log_either!(

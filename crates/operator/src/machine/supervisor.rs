@@ -134,7 +134,7 @@ async fn serve(shared: Arc<Shared>, config: Arc<KubevirtConfig>, token: Cancella
         Ok(secret) => secret,
         Err(problem) => {
             let site = unusable(&shared, &config, problem);
-            return controller(&shared, site).run(token).await;
+            return Box::pin(controller(&shared, site).run(token)).await;
         }
     };
     let mut kubeconfigs = std::pin::pin!(kubeconfigs(&shared, &name, secret));

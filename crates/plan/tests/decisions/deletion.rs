@@ -228,7 +228,7 @@ fn a_deletion_that_was_observed_to_orphan_lets_go_of_the_virtual_machine() {
     world.machine["metadata"]["finalizers"] = finalizers;
     assert!(releases(&world));
     let steps = world.plan().steps;
-    let released = steps.iter().position(|step| {
+    let place = steps.iter().position(|step| {
         matches!(
             &step.action,
             Action::ChangeMetadata {
@@ -237,7 +237,7 @@ fn a_deletion_that_was_observed_to_orphan_lets_go_of_the_virtual_machine() {
             }
         )
     });
-    assert!(released < Some(steps.len() - 1), "before the finalizer");
+    assert!(place < Some(steps.len() - 1), "before the finalizer");
     world.vm["metadata"]["ownerReferences"] = Value::Null;
     assert!(!releases(&world));
     let last = world.plan().steps.pop().map(|step| step.action);

@@ -31,12 +31,20 @@ pub(super) struct Further {
 }
 
 impl Further {
-    /// Starts a cluster, with the rights that the operator needs there.
-    pub(super) async fn start(
+    /// Starts a cluster, and makes it known in that of the Machines.
+    pub(super) async fn start_registered(
         number: usize,
         setup: Setup,
         first: &Options,
+        machines: &Client,
     ) -> Result<Self, Box<dyn Error>> {
+        let cluster = Self::start(number, setup, first).await?;
+        cluster.register(machines).await?;
+        Ok(cluster)
+    }
+
+    /// Starts a cluster, with the rights that the operator needs there.
+    async fn start(number: usize, setup: Setup, first: &Options) -> Result<Self, Box<dyn Error>> {
         let name = format!("cluster-{number}");
         let options = Options {
             listen: (first.listen.ip(), 0).into(),
@@ -55,7 +63,7 @@ impl Further {
     }
 
     /// Creates the KubevirtConfig and the Secret by which the operator finds the cluster.
-    pub(super) async fn register(&self, machines: &Client) -> Result<(), Box<dyn Error>> {
+    async fn register(&self, machines: &Client) -> Result<(), Box<dyn Error>> {
         let (namespace, account) = ACCOUNT;
         let accounts: Api<ServiceAccount> =
             Api::namespaced(self.sandbox.cluster().client(), namespace);

@@ -149,20 +149,7 @@ impl Caches {
             self.confirm_disk(&subject.key, *kind, name);
         }
         match answer {
-            Answer::Owner(value) => match subject.owner {
-                Owner::Machine => {
-                    let machine = decode::from_value(value).ok();
-                    let machine = machine.filter(|machine| {
-                        self.provider.manages(machine) && self.home.keeps(machine)
-                    });
-                    let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
-                    self.machines_changed(changed.into_iter().collect())
-                }
-                Owner::Network => {
-                    let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);
-                    self.networks_changed(&changed)
-                }
-            },
+            Answer::Owner(value) => self.on_owner(subject.owner, value),
             Answer::OwnerGone { uid } => match subject.owner {
                 Owner::Machine => {
                     let gone = self.machines.assume_deleted(&subject.key, &uid);
@@ -242,6 +229,22 @@ impl Caches {
                         self.ledgers_changed(gone.as_slice())
                     }
                 }
+            }
+        }
+    }
+
+    fn on_owner(&mut self, owner: Owner, value: Value) -> Affected {
+        match owner {
+            Owner::Machine => {
+                let machine = decode::from_value(value).ok();
+                let machine = machine
+                    .filter(|machine| self.provider.manages(machine) && self.home.keeps(machine));
+                let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
+                self.machines_changed(changed.into_iter().collect())
+            }
+            Owner::Network => {
+                let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);
+                self.networks_changed(&changed)
             }
         }
     }

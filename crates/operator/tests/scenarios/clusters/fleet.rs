@@ -6,7 +6,10 @@ use futures::{StreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyDataStream, BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
-use kube::{Api, api::DynamicObject};
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+};
 use kubevirt_operator::{
     documents,
     machine::{
@@ -156,7 +159,7 @@ impl Remote {
     }
 
     pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
-        let found = self.api(kind).list(&Default::default()).await.unwrap();
+        let found = self.api(kind).list(&ListParams::default()).await.unwrap();
         let items = found.items.into_iter();
         items
             .map(|object| serde_json::to_value(object).unwrap())

@@ -108,7 +108,7 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     let digest = match cloud_init.ssh_keys.as_slice() {
         [] => digest,
         keys => {
-            let keys = keys.iter().map(|key| key.as_bytes());
+            let keys = keys.iter().map(String::as_bytes);
             compare::digest([digest.as_bytes()].into_iter().chain(keys))
         }
     };

@@ -72,7 +72,7 @@ pub(super) fn check(networks: &[Network], findings: &mut Findings) {
             let path = format!("{path}.gateway");
             match gateway.parse::<IpAddr>() {
                 _ if is_empty => {
-                    findings.invalid(path, "needs addresses: give them, or leave it out")
+                    findings.invalid(path, "needs addresses: give them, or leave it out");
                 }
                 Err(_) => findings.invalid(path, "must be an IP address, such as 192.0.2.1"),
                 Ok(gateway) if !subnets.iter().any(|subnet| subnet.contains(gateway)) => {
@@ -154,15 +154,14 @@ pub(in crate::machine::resolve) fn add_network_data(
             "addresses in spec.networks need noCloud: leave it out, or give networkData instead of them",
         );
     }
-    cloud_init.network_data = Some(match data(networks, interfaces) {
-        Some(data) => NetworkData::Generated(data),
-        None => {
-            findings.note(
-                "spec.networks",
-                "the network data has MAC addresses that are generated in the cluster, and is left out here",
-            );
-            NetworkData::Unread
-        }
+    cloud_init.network_data = Some(if let Some(data) = data(networks, interfaces) {
+        NetworkData::Generated(data)
+    } else {
+        findings.note(
+            "spec.networks",
+            "the network data has MAC addresses that are generated in the cluster, and is left out here",
+        );
+        NetworkData::Unread
     });
 }
 
