@@ -148,13 +148,22 @@ impl DataType {
 
     /// An object. Fields whose names cannot be written in rules are not visible.
     pub fn object(fields: Vec<FieldType>) -> Self {
+        Self::named(fields, escape)
+    }
+
+    /// An object that the server declares itself: its names are not escaped, such as `request.namespace`.
+    pub fn declared(fields: Vec<FieldType>) -> Self {
+        Self::named(fields, |name| Some(name.to_owned()))
+    }
+
+    fn named(fields: Vec<FieldType>, name_in_rules: fn(&str) -> Option<String>) -> Self {
         let mut min_size = 2;
         let mut visible = BTreeMap::new();
         for field in fields {
             if field.is_required {
                 min_size += field.name.len() as u64 + field.type_.min_size + 4;
             }
-            if let Some(escaped) = escape(&field.name) {
+            if let Some(escaped) = name_in_rules(&field.name) {
                 let FieldType { name, type_, .. } = field;
                 visible.insert(escaped, Field { name, type_ });
             }

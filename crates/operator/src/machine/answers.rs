@@ -13,6 +13,8 @@ use kube::core::PartialObjectMeta;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use plan::machine::PassedOn;
+
 use super::{packed::Packed, slim::Slim};
 
 /// Metadata as a kube-apiserver sends it.
@@ -92,7 +94,10 @@ where
 {
     let decode = |value: &Value| {
         let object = decode::from_value_ref::<T>(value).map_err(|error| error.to_string())?;
-        let cached = object.slim().unpack().ok_or("not decoded from the cache")?;
+        let cached = object
+            .slim(&PassedOn::none())
+            .unpack()
+            .ok_or("not decoded from the cache")?;
         Ok(describe(&cached))
     };
     let all: Vec<&str> = validated.iter().chain(&TIMES).copied().collect();
@@ -143,8 +148,13 @@ fn machines() {
             "/spec/disks/*/name",
             "/spec/disks/*/source/http/url",
             "/spec/disks/*/source/ref/name",
+            "/spec/domain/gpus/*/deviceName",
+            "/spec/domain/gpus/*/name",
+            "/spec/domain/hostDevices/*/deviceName",
+            "/spec/domain/hostDevices/*/name",
             "/spec/networks/*/name",
-            "/spec/networks/*/networkName",
+            "/spec/spreadBy/topologyKey",
+            "/spec/sshKeySecrets/*/name",
             "/status/disks/*/name",
         ],
         // A guest that ran without addresses has an empty list.
@@ -156,7 +166,10 @@ fn machines() {
             "/status/memory",
             "/status/lastUpdated",
         ],
-        &["/status/conditions/*/lastTransitionTime"],
+        &[
+            "/spec/nodeSelector/disktype",
+            "/status/conditions/*/lastTransitionTime",
+        ],
     );
 }
 

@@ -10,7 +10,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 use plan::{
-    machine::{elide_cloud_init, trim_addresses, trim_instance_spec, trim_ledger},
+    machine::{PassedOn, elide_cloud_init, trim_addresses, trim_instance_spec, trim_ledger},
     managed,
 };
 
@@ -20,14 +20,14 @@ pub(super) trait Slim {
     /// Cached form of the object.
     type Kept;
 
-    /// Drops the fields that are not read.
-    fn slim(self) -> Self::Kept;
+    /// Drops the fields that are not read. Labels and annotations that are passed on are.
+    fn slim(self, passed_on: &PassedOn) -> Self::Kept;
 }
 
 /// Trims a Machine, including large cloud-init data, which only its Secret needs.
-pub(super) fn cached(mut machine: Machine) -> Machine {
+pub(super) fn cached(mut machine: Machine, passed_on: &PassedOn) -> Machine {
     elide_cloud_init(&mut machine);
-    machine.slim()
+    machine.slim(passed_on)
 }
 
 macro_rules! slim {
@@ -35,8 +35,8 @@ macro_rules! slim {
         impl Slim for $kind {
             type Kept = Self;
 
-            fn slim(mut self) -> Self {
-                trim(&mut self.metadata);
+            fn slim(mut self, passed_on: &PassedOn) -> Self {
+                trim(&mut self.metadata, passed_on);
                 self
             }
         }
@@ -53,8 +53,8 @@ slim!(
 impl Slim for NetworkConfiguration {
     type Kept = Self;
 
-    fn slim(mut self) -> Self {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Self {
+        trim(&mut self.metadata, passed_on);
         trim_ledger(&mut self);
         self
     }
@@ -63,8 +63,8 @@ impl Slim for NetworkConfiguration {
 impl Slim for NetworkNamespace {
     type Kept = Self;
 
-    fn slim(mut self) -> Self {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Self {
+        trim(&mut self.metadata, passed_on);
         let allocation = self.spec.ip_allocation.as_mut();
         let provider = allocation.and_then(|it| it.provider.as_mut());
         let status = self.status.as_mut();
@@ -79,8 +79,8 @@ impl Slim for NetworkNamespace {
 impl Slim for ObservedClaim {
     type Kept = Packed<Self>;
 
-    fn slim(mut self) -> Packed<Self> {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Packed<Self> {
+        trim(&mut self.metadata, passed_on);
         pack(&self)
     }
 }
@@ -88,8 +88,8 @@ impl Slim for ObservedClaim {
 impl Slim for ObservedVirtualMachine {
     type Kept = Packed<Self>;
 
-    fn slim(mut self) -> Packed<Self> {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Packed<Self> {
+        trim(&mut self.metadata, passed_on);
         trim_conditions(&mut self.status.conditions);
         pack(&self)
     }
@@ -98,8 +98,8 @@ impl Slim for ObservedVirtualMachine {
 impl Slim for ObservedInstance {
     type Kept = Packed<Self>;
 
-    fn slim(mut self) -> Packed<Self> {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Packed<Self> {
+        trim(&mut self.metadata, passed_on);
         // The whole spec is read only while the instance may still be replaced.
         if !plan::machine::never_started(&self) {
             trim_instance_spec(&mut self);
@@ -113,8 +113,8 @@ impl Slim for ObservedInstance {
 impl Slim for ObservedDataVolume {
     type Kept = Packed<Self>;
 
-    fn slim(mut self) -> Packed<Self> {
-        trim(&mut self.metadata);
+    fn slim(mut self, passed_on: &PassedOn) -> Packed<Self> {
+        trim(&mut self.metadata, passed_on);
         trim_conditions(&mut self.status.conditions);
         pack(&self)
     }
@@ -123,7 +123,7 @@ impl Slim for ObservedDataVolume {
 impl Slim for StorageClass {
     type Kept = Self;
 
-    fn slim(mut self) -> Self {
+    fn slim(mut self, _: &PassedOn) -> Self {
         self.metadata.managed_fields = None;
         self
     }
@@ -149,13 +149,18 @@ fn shorten(text: &mut String, bytes: usize) {
     text.shrink_to_fit();
 }
 
-/// Keeps the operator's labels and annotations, and of the managed fields the position of the operator's
+/// Keeps the operator's labels and annotations, those that are passed on, and of the managed fields the position of the operator's
 /// create and the fields of others.
-fn trim(metadata: &mut ObjectMeta) {
+fn trim(metadata: &mut ObjectMeta, passed_on: &PassedOn) {
     let is_operator = |name: &str| name.contains(labels::DOMAIN);
-    let named = [&mut metadata.labels, &mut metadata.annotations];
-    for entries in named.into_iter().flatten() {
-        entries.retain(|name, _| is_operator(name));
+    let named = [
+        (&mut metadata.labels, &passed_on.labels),
+        (&mut metadata.annotations, &passed_on.annotations),
+    ];
+    for (entries, patterns) in named {
+        if let Some(entries) = entries {
+            entries.retain(|name, _| is_operator(name) || patterns.has(name));
+        }
     }
     metadata.managed_fields = managed::trimmed(metadata);
     metadata.self_link = None;
@@ -187,7 +192,7 @@ mod tests {
             { "manager": "someone", "operation": "Update", "fieldsV1": { "f:spec": {} } },
             { "manager": "kubevirt-operator", "operation": "Update", "fieldsV1": { "f:spec": {} } },
         ]));
-        let slim = claim.slim().unpack().unwrap();
+        let slim = claim.slim(&PassedOn::none()).unpack().unwrap();
         assert_eq!(managed::created_at(&slim.metadata), Some(2));
         assert!(slim.metadata.managed_fields.unwrap()[2].fields_v1.is_none());
         assert_eq!(slim.metadata.labels.unwrap().len(), 1);
@@ -206,7 +211,10 @@ mod tests {
         let text = text.to_string();
         let mut kept = None;
         let counted = allocation_counter::measure(|| {
-            kept = Some(cached(serde_json::from_str(&text).unwrap()));
+            kept = Some(cached(
+                serde_json::from_str(&text).unwrap(),
+                &PassedOn::none(),
+            ));
         });
         assert!(
             counted.bytes_current < 4096,
@@ -239,7 +247,10 @@ mod tests {
         let counted = allocation_counter::measure(|| {
             let ledger: NetworkConfiguration = serde_json::from_str(&ledger.to_string()).unwrap();
             let namespace: NetworkNamespace = serde_json::from_str(&namespace.to_string()).unwrap();
-            kept = Some((ledger.slim(), namespace.slim()));
+            kept = Some((
+                ledger.slim(&PassedOn::none()),
+                namespace.slim(&PassedOn::none()),
+            ));
         });
         let (ledger, namespace) = kept.unwrap();
         assert!(
@@ -255,7 +266,7 @@ mod tests {
     #[test]
     fn managed_fields_of_an_applied_object_are_dropped() {
         let claim = claim(&json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
-        let slim = claim.slim().unpack().unwrap();
+        let slim = claim.slim(&PassedOn::none()).unpack().unwrap();
         assert_eq!(slim.metadata.managed_fields, None);
     }
 }

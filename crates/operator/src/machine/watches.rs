@@ -17,7 +17,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
-use plan::machine::RemoteCluster;
+use plan::machine::{PassedOn, RemoteCluster};
 use runtime::{
     backoff::Random,
     cache::WatchScope,
@@ -67,6 +67,8 @@ pub(super) struct Source {
     pub(super) scope: WatchScope,
     /// Selects the objects of Machines.
     pub(super) children: String,
+    /// Labels and annotations of users that are kept.
+    pub(super) passed_on: PassedOn,
 }
 
 /// Properties of a watched kind.
@@ -159,7 +161,7 @@ watched_kinds! {
         is_required: true,
         is_cluster_wide: false,
         location: Location::Management,
-        start: |source, seed| machines(in_scope(&source), seed),
+        start: machines,
     };
     Networks: Network(NetworkConfiguration) = WatchedKind {
         name: "networkconfigurations",
@@ -327,6 +329,7 @@ impl Watched {
         self,
         client: &Client,
         children: &str,
+        passed_on: &PassedOn,
         scopes: &[WatchScope],
         seed: u64,
     ) -> BoxStream<'static, (WatchScope, KindEvent)> {
@@ -334,6 +337,7 @@ impl Watched {
             client: client.clone(),
             scope: scope.clone(),
             children: children.to_owned(),
+            passed_on: passed_on.clone(),
         };
         if self.is_cluster_wide() {
             return self.start_one(source(&WatchScope::Cluster), seed);
@@ -380,8 +384,10 @@ pub(super) fn children_of(cluster: Option<&RemoteCluster>) -> String {
 }
 
 /// Watches Machines; large cloud-init data is left out.
-fn machines(api: Api<Machine>, seed: u64) -> BoxStream<'static, KindEvent> {
-    reflector(api, Config::default(), Random::seeded(seed), cached)
+fn machines(source: Source, seed: u64) -> BoxStream<'static, KindEvent> {
+    let api = in_scope(&source);
+    let keep = move |machine| cached(machine, &source.passed_on);
+    reflector(api, Config::default(), Random::seeded(seed), keep)
         .map(KindEvent::Machine)
         .boxed()
 }
@@ -414,9 +420,10 @@ where
         + Send
         + 'static,
 {
-    objects(
+    trimmed(
         in_scope::<T>(source),
         Some(source.children.clone()),
+        source.passed_on.clone(),
         seed,
         event,
     )
@@ -431,11 +438,25 @@ fn objects<T>(
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
+    trimmed(api, label_selector, PassedOn::none(), seed, event)
+}
+
+fn trimmed<T>(
+    api: Api<T>,
+    label_selector: Option<String>,
+    passed_on: PassedOn,
+    seed: u64,
+    event: fn(WatchEvent<T::Kept>) -> KindEvent,
+) -> BoxStream<'static, KindEvent>
+where
+    T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
+{
     let config = Config {
         label_selector,
         ..Config::default()
     };
-    reflector(api, config, Random::seeded(seed), T::slim)
+    let slim = move |object: T| object.slim(&passed_on);
+    reflector(api, config, Random::seeded(seed), slim)
         .map(event)
         .boxed()
 }

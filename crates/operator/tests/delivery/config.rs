@@ -158,7 +158,7 @@ fn the_command_refuses_an_invalid_namespace_or_image() {
             .args(args)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
         assert!(both(&output).contains("must be"), "{}", both(&output));
     }
 }
@@ -269,6 +269,8 @@ fn every_setting_is_in_the_manifest_or_left_out_on_purpose() {
             "CLONE_SOURCE_NAMESPACES",
             "MACHINE_PROVIDER",
             "KUBEVIRT_CONFIG",
+            "PASSED_ON_LABELS",
+            "PASSED_ON_ANNOTATIONS",
             "WEBHOOK_CERTIFICATES",
             "WEBHOOK_SERVICE",
             "WEBHOOK_CONFIGURATION",

@@ -9,6 +9,9 @@ use crate::{kubectl::Kubectl, process::Sandbox};
 /// Commands that need a running container, which the sandbox does not have.
 const NEED_CONTAINERS: [&str; 2] = [" logs ", "/proxy/"];
 
+/// Words of commands that need the kubeconfig of another cluster.
+const NEED_A_KUBECONFIG: [&str; 2] = [" SECRET ", " --kubeconfig "];
+
 /// Objects that the commands refer to: a Machine with a child of every kind, the operators as
 /// Deployments with their Leases, the webhook's configuration, and the kinds of the Prometheus Operator.
 fn surroundings() -> Vec<Value> {
@@ -120,7 +123,7 @@ fn per_kind(command: &str) -> Vec<String> {
 
 #[test]
 fn commands_of_operations_and_runbooks_work() {
-    let sandbox = Sandbox::start(&["--speed", "instant", "--with-kubevirt"]);
+    let sandbox = Sandbox::start(&["--speed", "instant", "--with-kubevirt", "--clusters", "2"]);
     let kubectl = Kubectl::of(&sandbox, "default");
     for object in surroundings() {
         let namespace = object["metadata"]["namespace"].as_str();
@@ -134,13 +137,19 @@ fn commands_of_operations_and_runbooks_work() {
         for command in commands {
             if NEED_CONTAINERS
                 .iter()
+                .chain(&NEED_A_KUBECONFIG)
                 .any(|words| format!(" {command}").contains(words))
             {
                 continue;
             }
+            let name = if command.contains(" kubevirtconfig ") {
+                "cluster-2"
+            } else {
+                "web"
+            };
             let typed = command
                 .replace("NAMESPACE", "default")
-                .replace("NAME", "web");
+                .replace("NAME", name);
             let output = kubectl.run(&typed);
             let printed = crate::kubectl::both(&output);
             assert!(

@@ -24,7 +24,7 @@ pub(super) use networks::remote_definition;
 pub use networks::{attachment_definition, vlan_definition};
 use serde::Serialize;
 
-use super::{Identity, ResolvedMachine, cluster::child_labels};
+use super::{Identity, ResolvedMachine, cluster::child_label_entries};
 
 /// The desired objects of a Machine, in the order in which they are needed.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +90,7 @@ fn labelled(machine: &Identity, name: String, labels: BTreeMap<String, String>) 
 
 /// Adds the labels that select all children of a Machine.
 fn add_child_labels(labels: &mut BTreeMap<String, String>, machine: &Identity) {
-    labels.extend(child_labels(machine));
+    labels.extend(child_label_entries(machine));
 }
 
 fn owner(kind: &str, name: String, uid: String) -> OwnerReference {

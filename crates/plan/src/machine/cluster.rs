@@ -81,6 +81,10 @@ pub fn is_cluster_name(name: &str) -> bool {
 
 /// Labels of all objects of a Machine.
 pub fn child_labels(machine: &Identity) -> BTreeMap<String, String> {
+    child_label_entries(machine).collect()
+}
+
+pub(super) fn child_label_entries(machine: &Identity) -> impl Iterator<Item = (String, String)> {
     let cluster = machine.cluster.as_ref();
     let managed_from = cluster.and_then(|cluster| cluster.managed_from.as_deref());
     let uid = cluster.and(machine.uid.as_deref());
@@ -92,9 +96,7 @@ pub fn child_labels(machine: &Identity) -> BTreeMap<String, String> {
         managed_from.map(|uid| (labels::MANAGED_FROM, uid)),
     ];
     let labels = labels.into_iter().flatten();
-    labels
-        .map(|(label, value)| (label.to_owned(), value.to_owned()))
-        .collect()
+    labels.map(|(label, value)| (label.to_owned(), value.to_owned()))
 }
 
 /// The annotations of a Machine that name another cluster than the one in which its virtual machine is.

@@ -103,7 +103,7 @@ impl NamePatterns {
         Ok(Self::known(parsed))
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         if self.patterns.is_empty() {
             return false;
         }

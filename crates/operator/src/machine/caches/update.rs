@@ -11,7 +11,7 @@ use api::{
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Kind, Known, network_namespace},
+    machine::{Kind, Known, PassedOn, network_namespace},
 };
 use runtime::{
     cache::{Cache, CachedObject, Delta, Key, WatchScope},
@@ -165,26 +165,42 @@ impl Caches {
                 secrets_changed(self.secrets.store.assume(secret).as_slice())
             }
             Answer::Object(kind, value) => match kind {
-                Kind::PersistentVolumeClaim => {
-                    claims_changed(assume::<ObservedClaim, _>(&mut self.claims, value))
-                }
+                Kind::PersistentVolumeClaim => claims_changed(assume::<ObservedClaim, _>(
+                    &mut self.claims,
+                    value,
+                    &self.passed_on,
+                )),
                 Kind::DataVolume => of_machines(&assume::<ObservedDataVolume, _>(
                     &mut self.data_volumes,
                     value,
+                    &self.passed_on,
                 )),
-                Kind::VirtualMachine => virtual_machines_changed(
-                    assume::<ObservedVirtualMachine, _>(&mut self.virtual_machines, value),
-                ),
-                Kind::VirtualMachineInstance => {
-                    of_machines(&assume::<ObservedInstance, _>(&mut self.instances, value))
+                Kind::VirtualMachine => {
+                    virtual_machines_changed(assume::<ObservedVirtualMachine, _>(
+                        &mut self.virtual_machines,
+                        value,
+                        &self.passed_on,
+                    ))
                 }
+                Kind::VirtualMachineInstance => of_machines(&assume::<ObservedInstance, _>(
+                    &mut self.instances,
+                    value,
+                    &self.passed_on,
+                )),
                 Kind::NetworkAttachmentDefinition => {
-                    let changed =
-                        assume::<NetworkAttachmentDefinition, _>(&mut self.attachments, value);
+                    let changed = assume::<NetworkAttachmentDefinition, _>(
+                        &mut self.attachments,
+                        value,
+                        &self.passed_on,
+                    );
                     self.attachments_changed(&changed)
                 }
                 Kind::NetworkConfiguration => {
-                    let changed = assume::<NetworkConfiguration, _>(&mut self.ledgers, value);
+                    let changed = assume::<NetworkConfiguration, _>(
+                        &mut self.ledgers,
+                        value,
+                        &self.passed_on,
+                    );
                     self.ledgers_changed(&changed)
                 }
             },
@@ -239,11 +255,13 @@ impl Caches {
                 let machine = decode::from_value(value).ok();
                 let machine = machine
                     .filter(|machine| self.provider.manages(machine) && self.home.keeps(machine));
-                let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
+                let changed = machine
+                    .and_then(|machine| self.machines.assume(cached(machine, &self.passed_on)));
                 self.machines_changed(changed.into_iter().collect())
             }
             Owner::Network => {
-                let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);
+                let changed =
+                    assume::<NetworkConfiguration, _>(&mut self.networks, value, &self.passed_on);
                 self.networks_changed(&changed)
             }
         }
@@ -368,14 +386,18 @@ impl Caches {
     }
 }
 
-fn assume<T, I>(store: &mut Cache<T::Kept, I>, value: Value) -> Vec<Delta<T::Kept>>
+fn assume<T, I>(
+    store: &mut Cache<T::Kept, I>,
+    value: Value,
+    passed_on: &PassedOn,
+) -> Vec<Delta<T::Kept>>
 where
     T: Slim<Kept: CachedObject> + DeserializeOwned,
     I: Ord + Clone,
 {
     let object = decode::from_value::<T>(value).ok();
     object
-        .and_then(|object| store.assume(object.slim()))
+        .and_then(|object| store.assume(object.slim(passed_on)))
         .into_iter()
         .collect()
 }

@@ -29,7 +29,13 @@ impl Controller {
             return;
         };
         let children = children_of(self.caches.home.remote());
-        let events = watched.start(client, &children, &self.scopes, self.random.next());
+        let events = watched.start(
+            client,
+            &children,
+            &self.options.passed_on,
+            &self.scopes,
+            self.random.next(),
+        );
         self.inputs.watches.start(watched, events);
         self.deps.health.set_synced(watched.name(), false);
     }

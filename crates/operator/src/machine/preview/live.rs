@@ -17,7 +17,7 @@ use kube::{
     api::{ApiResource, DynamicObject},
 };
 use plan::machine::{
-    AdoptionRequest, Kind as Child, Provider, References, RemoteCluster, claims_of,
+    AdoptionRequest, Kind as Child, PassedOn, Provider, References, RemoteCluster, claims_of,
 };
 use runtime::{
     backoff::Random,
@@ -310,7 +310,8 @@ fn slim<T: DeserializeOwned + Slim>(value: &Value) -> Option<T::Kept> {
         metadata.remove("resourceVersion");
     }
     let object: T = decode::from_value(value).ok()?;
-    Some(object.slim())
+    // The settings of the running operator are not known here.
+    Some(object.slim(&PassedOn::default()))
 }
 
 /// A resource of a user as it would be cached; none if it cannot be decoded.
@@ -385,7 +386,7 @@ async fn list_events(
         Location::Management => &place.management,
         Location::Workload => &place.workload,
     };
-    let events = watched.start(client, children, &[scope], 0);
+    let events = watched.start(client, children, &PassedOn::default(), &[scope], 0);
     let events = collect_list(events, |(_, event)| event.progress(), watched.name()).await;
     events.map_err(PreviewError::NotListed)
 }

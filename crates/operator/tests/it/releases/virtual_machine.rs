@@ -21,7 +21,11 @@ fn fields() -> Value {
         "synictimer": { "enabled": "boolean", "direct": enabled() },
     });
     let devices = json!({
-        "networkInterfaceMultiqueue": "boolean",
+        "networkInterfaceMultiqueue": "boolean", "logSerialConsole": "boolean",
+        "tpm": { "persistent": "boolean" }, "rng": {},
+        "gpus": [{ "name!": "string", "deviceName!": "string" }],
+        "hostDevices": [{ "name!": "string", "deviceName!": "string" }],
+        "watchdog": { "name!": "string", "i6300esb": { "action": "string" } },
         "disks": [{
             "name!": "string", "bootOrder": "integer",
             "cdrom": { "bus": "string" }, "disk": { "bus": "string" },
@@ -38,16 +42,45 @@ fn fields() -> Value {
             },
             "utc": {},
         },
-        "cpu": { "cores": "integer", "sockets": "integer", "threads": "integer" },
+        "cpu": {
+            "cores": "integer", "sockets": "integer", "threads": "integer",
+            "dedicatedCpuPlacement": "boolean",
+        },
         "devices!": devices,
         "features": { "acpi": enabled(), "apic": enabled(), "hyperv": hyperv, "smm": enabled() },
-        "firmware": { "bootloader": { "efi": { "secureBoot": "boolean" } } },
+        "firmware": {
+            "bootloader": { "bios": {}, "efi": { "secureBoot": "boolean" } },
+            "serial": "string", "uuid": "string",
+        },
         "machine": { "type": "string" },
-        "memory": { "guest": "quantity" },
+        "memory": { "guest": "quantity", "hugepages": { "pageSize": "string" } },
+    });
+    let credential = json!({
+        "sshPublicKey": {
+            "source!": { "secret": { "secretName!": "string" } },
+            "propagationMethod!": {
+                "configDrive": {}, "noCloud": {}, "qemuGuestAgent": { "users!": ["string"] },
+            },
+        },
+    });
+    let toleration = json!({
+        "key": "string", "operator": "string", "value": "string", "effect": "string",
+        "tolerationSeconds": "integer",
+    });
+    let spread = json!({
+        "maxSkew!": "integer", "topologyKey!": "string", "whenUnsatisfiable!": "string",
+        "labelSelector": "open",
     });
     let instance = json!({
+        "accessCredentials": [credential],
+        "affinity": "open",
         "domain!": domain,
         "evictionStrategy": "string",
+        "hostname": "string",
+        "nodeSelector": "open",
+        "priorityClassName": "string",
+        "tolerations": [toleration],
+        "topologySpreadConstraints": [spread],
         "networks": [{ "name!": "string", "multus": { "networkName!": "string" }, "pod": {} }],
         "volumes": [{
             "name!": "string",

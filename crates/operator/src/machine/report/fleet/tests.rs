@@ -3,6 +3,8 @@ use std::sync::Arc;
 use runtime::cache::Key;
 use serde_json::{Value, json};
 
+use plan::machine::PassedOn;
+
 use super::*;
 use crate::machine::slim::Slim as _;
 
@@ -31,8 +33,9 @@ impl Exposed {
     }
 
     fn claim(&mut self, old: Option<&ObservedClaim>, new: Option<&ObservedClaim>) {
-        let packed =
-            |claim: Option<&ObservedClaim>| claim.map(|claim| Arc::new(claim.clone().slim()));
+        let packed = |claim: Option<&ObservedClaim>| {
+            claim.map(|claim| Arc::new(claim.clone().slim(&PassedOn::none())))
+        };
         let changed = Delta {
             key: Key::new("default", "a-root"),
             old: packed(old),
@@ -235,7 +238,7 @@ fn virtual_machines_are_counted_once_after_their_kind_is_served_again() {
     let listed = [Delta {
         key: Key::new("", "a"),
         old: None,
-        new: Some(Arc::new(vm.slim())),
+        new: Some(Arc::new(vm.slim(&PassedOn::none()))),
     }];
     let once = [r#"virtual_machines_total{status="Running"} 1"#];
     exposed.fleet.virtual_machines(&listed);

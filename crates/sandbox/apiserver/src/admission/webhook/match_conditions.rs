@@ -20,10 +20,10 @@ static REQUEST: LazyLock<Arc<DataType>> = LazyLock::new(|| {
     let text = || Arc::new(DataType::string(None, None, None));
     let object = |names: &[&str]| {
         let fields = names.iter().map(|name| field(name, text())).collect();
-        Arc::new(DataType::object(fields))
+        Arc::new(DataType::declared(fields))
     };
     let list = || DataType::list(text(), ListSemantics::Atomic, None);
-    let user = DataType::object(vec![
+    let user = DataType::declared(vec![
         field("username", text()),
         field("uid", text()),
         field("groups", Arc::new(list())),
@@ -31,7 +31,7 @@ static REQUEST: LazyLock<Arc<DataType>> = LazyLock::new(|| {
     ]);
     let kind = || object(&["group", "version", "kind"]);
     let resource = || object(&["group", "version", "resource"]);
-    Arc::new(DataType::object(vec![
+    Arc::new(DataType::declared(vec![
         field("kind", kind()),
         field("resource", resource()),
         field("subResource", text()),
