@@ -219,32 +219,36 @@ impl Caches {
                 Affected::default()
             }
             Answer::Gone { kind, name, uid } => {
-                let key = Key::new(namespace, &name);
-                match kind {
-                    Kind::PersistentVolumeClaim => {
-                        let gone = self.claims.assume_deleted(&key, &uid);
-                        claims_changed(gone.into_iter().collect())
-                    }
-                    Kind::DataVolume => {
-                        let gone = self.data_volumes.assume_deleted(&key, &uid);
-                        of_machines(gone.as_slice())
-                    }
-                    Kind::VirtualMachine => {
-                        let gone = self.virtual_machines.assume_deleted(&key, &uid);
-                        virtual_machines_changed(gone.into_iter().collect())
-                    }
-                    Kind::VirtualMachineInstance => {
-                        of_machines(self.instances.assume_deleted(&key, &uid).as_slice())
-                    }
-                    Kind::NetworkAttachmentDefinition => {
-                        let gone = self.attachments.assume_deleted(&key, &uid);
-                        self.attachments_changed(gone.as_slice())
-                    }
-                    Kind::NetworkConfiguration => {
-                        let gone = self.ledgers.assume_deleted(&key, &uid);
-                        self.ledgers_changed(gone.as_slice())
-                    }
-                }
+                self.on_gone(kind, &Key::new(namespace, &name), &uid)
+            }
+        }
+    }
+
+    /// Applies the deletion of a child.
+    fn on_gone(&mut self, kind: Kind, key: &Key, uid: &str) -> Affected {
+        match kind {
+            Kind::PersistentVolumeClaim => {
+                let gone = self.claims.assume_deleted(key, uid);
+                claims_changed(gone.into_iter().collect())
+            }
+            Kind::DataVolume => {
+                let gone = self.data_volumes.assume_deleted(key, uid);
+                of_machines(gone.as_slice())
+            }
+            Kind::VirtualMachine => {
+                let gone = self.virtual_machines.assume_deleted(key, uid);
+                virtual_machines_changed(gone.into_iter().collect())
+            }
+            Kind::VirtualMachineInstance => {
+                of_machines(self.instances.assume_deleted(key, uid).as_slice())
+            }
+            Kind::NetworkAttachmentDefinition => {
+                let gone = self.attachments.assume_deleted(key, uid);
+                self.attachments_changed(gone.as_slice())
+            }
+            Kind::NetworkConfiguration => {
+                let gone = self.ledgers.assume_deleted(key, uid);
+                self.ledgers_changed(gone.as_slice())
             }
         }
     }
