@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::program::{Program, Values};
 use crate::{
     kinds,
-    runner::{run_scenario_alone, run_scenario_in_sandbox},
+    runner::{Need, run_scenario_alone, run_scenario_in_sandbox},
     scenario::{Scenario, condition},
 };
 
@@ -403,7 +403,8 @@ fn a_static_address_that_is_corrected_at_once_is_the_guests_first() {
 
 #[test]
 fn the_virtual_address_of_a_cluster_is_left_to_static_ip_operator() {
-    run_scenario_alone(&[], async {
+    // Kubernetes 1.20 decodes the empty MAC address as null, and refuses it.
+    run_scenario_alone(&[Need::CurrentApis], async {
         let stack = Stack::start(static_pool()).await;
         let static_ip = Program::read("static-ip-operator");
         let scenario = &stack.scenario;
