@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    runner::{run_scenario, run_scenario_alone},
+    runner::{Need, run_scenario, run_scenario_alone, run_scenario_with},
     scenario::Scenario,
 };
 
@@ -166,7 +166,7 @@ fn a_watched_list_prints_what_changes() {
 
 #[test]
 fn a_machine_is_stopped_started_paused_and_resumed() {
-    run_scenario(async {
+    run_scenario_with(&[Need::Services], async {
         let scenario = running(json!({ "template": "small" })).await;
         for (command, done, phase) in [
             ("stop", "stopped", "Stopped"),
