@@ -274,9 +274,12 @@ impl Removal {
     fn orphan(&mut self, observed: &Observed<'_>, vm: Option<&ObjectMeta>) {
         let vm = vm.filter(|vm| is_own_vm(vm, observed.machine) && !is_terminating(vm));
         let machine = observed.machine.metadata.uid.as_deref();
-        // The garbage collector removes the references that it knows of, and then its finalizer. It learns of a
-        // reference from a watch, so it may miss a new one, and then deletes what refers to a Machine that is gone.
-        if let Some(vm) = vm.filter(|vm| managed::is_owned_by(vm, machine)) {
+        // The garbage collector removes the references that it knows of, and then its finalizer.
+        let collector_is_done = !has_finalizer(observed, ORPHAN_FINALIZER);
+        if let Some(vm) = vm
+            && collector_is_done
+            && managed::is_owned_by(vm, machine)
+        {
             self.steps.push(remove_owner(
                 Kind::VirtualMachine,
                 vm,
